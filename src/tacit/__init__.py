@@ -1,0 +1,1 @@
+"""tacit: factorise data that nobody may look at."""

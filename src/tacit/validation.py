@@ -1,0 +1,68 @@
+"""Checks shared by every public function, so that the same mistake gets the same answer everywhere."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterable
+
+from tacit.errors import InvalidInputError
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and not math.isnan(float(value))
+
+
+def check_positive(value: object, name: str, *, infinite: bool = False) -> float:
+    """Return `value` as a float greater than zero; infinity only when `infinite` allows it."""
+    if not _is_real(value) or not float(value) > 0 or (math.isinf(float(value)) and not infinite):  # type: ignore[arg-type]
+        kind = "a positive number" if infinite else "a positive finite number"
+        raise InvalidInputError(f"{name} to be {kind}", value, f"Give {name} > 0.")
+    return float(value)  # type: ignore[arg-type]
+
+
+def check_epsilon(value: object, *, infinite: bool = False) -> float:
+    """Return a privacy loss epsilon > 0."""
+    if not _is_real(value) or not float(value) > 0 or (math.isinf(float(value)) and not infinite):  # type: ignore[arg-type]
+        raise InvalidInputError(
+            "epsilon to be a positive finite number" if not infinite else "epsilon to be a positive number",
+            value,
+            "Give the total privacy loss of the whole fit, for example epsilon=1.0.",
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def check_delta(value: object) -> float:
+    """Return a failure probability strictly between 0 and 1."""
+    if not _is_real(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]
+        raise InvalidInputError(
+            "delta to be strictly between 0 and 1",
+            value,
+            "Give a probability well below one over the number of units, for example delta=1e-6.",
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def check_rate(value: object, name: str = "sampling_rate") -> float:
+    """Return a sampling rate in (0, 1]."""
+    if not _is_real(value) or not 0 < float(value) <= 1:  # type: ignore[arg-type]
+        raise InvalidInputError(
+            f"{name} to be in (0, 1]", value, f"Give the probability with which each unit is drawn; {name}=1 uses all."
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def check_count(value: object, name: str, *, least: int = 1) -> int:
+    """Return an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
+        raise InvalidInputError(f"{name} to be an integer of at least {least}", value, f"Give a whole number for {name}.")
+    return int(value)
+
+
+def check_choice(value: object, name: str, choices: Iterable[str]) -> str:
+    """Return `value` if it is one of `choices`."""
+    allowed = list(choices)
+    if not isinstance(value, str) or value not in allowed:
+        listed = ", ".join(repr(choice) for choice in allowed)
+        raise InvalidInputError(f"{name} to be one of {listed}", value, f"Choose one of them for {name}.")
+    return value
