@@ -55,7 +55,9 @@ def check_rate(value: object, name: str = "sampling_rate") -> float:
 def check_count(value: object, name: str, *, least: int = 1) -> int:
     """Return an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
-        raise InvalidInputError(f"{name} to be an integer of at least {least}", value, f"Give a whole number for {name}.")
+        raise InvalidInputError(
+            f"{name} to be an integer of at least {least}", value, f"Give a whole number for {name}."
+        )
     return int(value)
 
 
