@@ -21,6 +21,13 @@ def check_positive(value: object, name: str, *, infinite: bool = False) -> float
     return float(value)  # type: ignore[arg-type]
 
 
+def check_non_negative(value: object, name: str) -> float:
+    """Return `value` as a finite float of at least zero."""
+    if not _is_real(value) or not 0 <= float(value) < math.inf:  # type: ignore[arg-type]
+        raise InvalidInputError(f"{name} to be a finite number of at least 0", value, f"Give {name} >= 0.")
+    return float(value)  # type: ignore[arg-type]
+
+
 def check_epsilon(value: object, *, infinite: bool = False) -> float:
     """Return a privacy loss epsilon > 0."""
     if not _is_real(value) or not float(value) > 0 or (math.isinf(float(value)) and not infinite):  # type: ignore[arg-type]
@@ -59,6 +66,11 @@ def check_count(value: object, name: str, *, least: int = 1) -> int:
             f"{name} to be an integer of at least {least}", value, f"Give a whole number for {name}."
         )
     return int(value)
+
+
+def check_seed(value: object, name: str = "random_state") -> int:
+    """Return a seed; None is refused, because what cannot be repeated cannot be checked."""
+    return check_count(value, name, least=0)
 
 
 def check_choice(value: object, name: str, choices: Iterable[str]) -> str:
