@@ -1,1 +1,33 @@
-"""Placeholder."""
+"""How statistics leave a holder: what a program asks for, the channels that answer, and the transcript they keep."""
+
+from tacit.channel.asks import Bound, NormedSum, Sample, Sum, Total
+from tacit.channel.clear import Clear
+from tacit.channel.fixedpoint import Grid
+from tacit.channel.neighbours import NeighbourReport, check_neighbours
+from tacit.channel.noisy import Noisy
+from tacit.channel.plan import Plan, Step
+from tacit.channel.program import Outcome, Program
+from tacit.channel.run import Channel, run, run_together
+from tacit.channel.transcript import Entry, Transcript
+
+__all__ = [
+    "Bound",
+    "Channel",
+    "Clear",
+    "Entry",
+    "Grid",
+    "NeighbourReport",
+    "Noisy",
+    "NormedSum",
+    "Outcome",
+    "Plan",
+    "Program",
+    "Sample",
+    "Step",
+    "Sum",
+    "Total",
+    "Transcript",
+    "check_neighbours",
+    "run",
+    "run_together",
+]

@@ -1,0 +1,182 @@
+"""What a program may ask of its channel: totals over all holders, and a random sample of its own units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.errors import InvalidInputError
+from tacit.validation import check_count, check_positive, check_rate
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How far one unit can move a sum.
+
+    Parameters
+    ----------
+    norm : float
+        Largest L2 norm of one unit's contribution: what adding or removing it can move.
+    change : float, optional
+        Largest L2 distance between two contributions: what replacing one by another can move. ``2 * norm`` if not
+        given; non-negative contributions, for instance, are at most ``sqrt(2) * norm`` apart.
+    """
+
+    norm: float
+    change: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive(self.norm, "bound")
+        if self.change is not None:
+            check_positive(self.change, "change")
+
+    @property
+    def replaced(self) -> float:
+        """What replacing one unit's data can move."""
+        return 2 * self.norm if self.change is None else min(self.change, 2 * self.norm)
+
+
+class Total(Mapping[str, NDArray[np.float64]]):
+    """The totals of a `Sum`, by name: ``total.WX`` or ``total["WX"]``."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[np.float64]]) -> None:
+        self._arrays = dict(arrays)
+
+    def __getitem__(self, name: str) -> NDArray[np.float64]:
+        return self._arrays[name]
+
+    def __getattr__(self, name: str) -> NDArray[np.float64]:
+        try:
+            return self.__dict__["_arrays"][name]  # type: ignore[no-any-return]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+class Sum:
+    """Ask for the totals, over all holders, of these arrays: ``total = yield Sum(WX=W.T @ X, WW=W.T @ W)``.
+
+    Parameters
+    ----------
+    **arrays : array_like
+        This holder's terms, by name. Names and shapes are public and must not depend on private data.
+    bound : float, Bound, or mapping of name to either, optional
+        How far one unit can move the arrays: one number for all arrays joined into one vector, or one an array. A
+        channel with noise sizes its noise by it and refuses a sum without one.
+    shares : mapping of name to float, optional
+        With a bound an array: the share of this sum's budget that goes to each; equal if not given.
+    weight : float, default=1
+        This sum's share of the whole budget, relative to the plan's other sums.
+    units : int, optional
+        How many units were added up here. It never leaves the holder; a noisy channel checks that it is within the number
+        for which the bound covers the rounding of floating-point addition.
+    """
+
+    kind = "sum"
+
+    def __init__(
+        self,
+        *,
+        bound: float | Bound | Mapping[str, float | Bound] | None = None,
+        shares: Mapping[str, float] | None = None,
+        weight: float = 1.0,
+        units: int | None = None,
+        **arrays: ArrayLike,
+    ) -> None:
+        if not arrays:
+            raise InvalidInputError("at least one array to total", "none", "Name the statistics: Sum(WX=..., WW=...).")
+        self.arrays = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
+        self.bound = _checked_bound(bound, self.arrays)
+        self.shares = _checked_shares(shares, self.bound)
+        self.weight = check_positive(weight, "weight")
+        self.units = None if units is None else check_count(units, "units", least=0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays, in order."""
+        return tuple(self.arrays)
+
+    def signature(self) -> tuple[Any, ...]:
+        """Everything about the ask that is public; all holders, and all neighbouring data sets, must agree on it."""
+        shapes = tuple((name, array.shape) for name, array in self.arrays.items())
+        bound = tuple(self.bound.items()) if isinstance(self.bound, dict) else self.bound
+        return (self.kind, shapes, bound, tuple(self.shares.items()), self.weight)
+
+
+class NormedSum(Sum):
+    """Ask for the direction of a total only: every column of every array's total divided by its own L2 norm.
+
+    A column that sums to zero stays zero. Among parties the norms stay secret; in the clear and noisy channels the
+    normalisation is done on the total that the channel knows.
+    """
+
+    kind = "normed-sum"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Ask for a Poisson sample of this holder's own units, for the next `Sum` and no other.
+
+    The channel draws the boolean mask (so that the rate it accounts is the rate that was used), and the mask never
+    leaves the holder. Ask anew before every `Sum`: a mask used for two sums would not be amplified twice.
+    """
+
+    units: int
+    rate: float
+
+    def __post_init__(self) -> None:
+        check_count(self.units, "units", least=0)
+        check_rate(self.rate, "rate")
+
+    def signature(self) -> tuple[Any, ...]:
+        """Everything public about the ask; the number of units is not."""
+        return ("sample", self.rate)
+
+
+Ask = Sum | Sample
+
+
+def normalise_columns(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Divide every column by its L2 norm; zero columns stay zero. A vector counts as one column."""
+    norms = np.linalg.norm(array, axis=0)
+    return array / np.where(norms > 0, norms, 1.0)
+
+
+def _as_bound(value: float | Bound) -> Bound:
+    return value if isinstance(value, Bound) else Bound(check_positive(value, "bound"))
+
+
+def _checked_bound(
+    bound: float | Bound | Mapping[str, float | Bound] | None, arrays: Mapping[str, Any]
+) -> Bound | dict[str, Bound] | None:
+    if not isinstance(bound, Mapping):
+        return None if bound is None else _as_bound(bound)
+    if set(bound) != set(arrays):
+        raise InvalidInputError(
+            f"one bound for each of {sorted(arrays)}", sorted(bound), "Give every array its bound, or one for all."
+        )
+    return {name: _as_bound(bound[name]) for name in arrays}
+
+
+def _checked_shares(shares: Mapping[str, float] | None, bound: Bound | dict[str, Bound] | None) -> dict[str, float]:
+    if not isinstance(bound, dict):
+        if shares is not None:
+            raise InvalidInputError(
+                "shares together with one bound an array", shares, "Give `bound` as a mapping from array name to norm."
+            )
+        return {}
+    given = dict.fromkeys(bound, 1.0) if shares is None else dict(shares)
+    if set(given) != set(bound):
+        raise InvalidInputError(f"one share for each of {sorted(bound)}", sorted(given), "Give every array its share.")
+    values = [check_positive(given[name], "shares") for name in bound]
+    return {name: value / math.fsum(values) for name, value in zip(bound, values, strict=True)}

@@ -1,0 +1,230 @@
+r"""The channel with noise: contributions bounded per unit, totals on a grid, discrete Gaussian noise, an account.
+
+How much one unit can move the *integers* that get noise, in steps of the grid, for `d` numbers and a bound `C`:
+
+.. math:: S = \frac{C}{\text{step}} (1 + 2^{-30} + 2 N^2 2^{-53}) + \sqrt{d}
+
+The last term is the rounding of two neighbouring totals to the grid (each number at most half a step, twice). The factor
+covers floating point: :math:`2^{-30}` for the rounding within one unit's own contribution (its norm and its clipping), and
+the rest for addition, since adding N contributions of norm at most C in any order errs by at most :math:`N 2^{-53}` times
+the sum of their norms, on each of the two data sets (Higham 2002, section 4.2; that such errors break guarantees is shown
+by Casacuberta et al. 2022). N is `max_units`, a public number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.channel.asks import Bound, NormedSum, Sample, Sum, Total, normalise_columns
+from tacit.channel.fixedpoint import Grid, exact_sum
+from tacit.channel.plan import LEAST_LATTICE_SIGMA, Plan, Step
+from tacit.channel.transcript import Transcript
+from tacit.errors import BudgetError, InvalidInputError, ProtocolError, words
+from tacit.privacy.entropy import insecure_generator, secure_generator
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.noise import discrete_gaussian
+from tacit.privacy.releases import GaussianRelease
+from tacit.validation import check_count
+
+FLOAT_UNIT = 2.0**-53
+WITHIN_A_UNIT = 2.0**-30
+LEAST_STEPS_PER_ROUNDING = 2.0**13
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One array's exact total on its grid, how far a unit can move it, and how much noise it will get (in steps)."""
+
+    integers: NDArray[np.int64]
+    grid: Grid
+    sensitivity: float
+    rounding: float
+    sigma: float
+
+
+class Charging(Protocol):
+    """Where a run is charged; a `tacit.privacy.Spending` is one."""
+
+    def charge(self, guarantee: Guarantee) -> None:
+        """Charge the whole plan, before anything is released; refuse by raising."""
+
+    def settle(self, guarantee: Guarantee) -> None:
+        """Correct the charge to what was really released."""
+
+
+class Noisy:
+    """Add discrete Gaussian noise to every total, sized by the bounds that the program states.
+
+    Parameters
+    ----------
+    plan : Plan
+        How many sums there will be and how much noise each gets. A sum that was not planned is refused.
+    max_units : int, default=2**20
+        Public upper bound on the number of units a holder adds up; it enters the bound on rounding errors.
+    spending : Charging, optional
+        Charged with the whole plan before the first release, corrected when the run ends.
+    keep_values : bool, default=False
+        Keep the released numbers in the transcript.
+    insecure_seed : int, optional
+        For tests only: reproducible noise. It voids the guarantee.
+
+    Privacy
+    -------
+    Unit and adjacency are the plan's. What leaves: the noised totals, their names and shapes, nothing else. Why the bound
+    holds: the integers that get noise move by at most `Measured.sensitivity` in L2 (module docstring), so each release is
+    a discrete Gaussian mechanism with the recorded multiplier, and the accountant composes the records.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        max_units: int = 2**20,
+        spending: Charging | None = None,
+        keep_values: bool = False,
+        insecure_seed: int | None = None,
+    ) -> None:
+        self.plan = plan
+        self.max_units = check_count(max_units, "max_units")
+        self.transcript = Transcript(keep_values)
+        self._spending = spending
+        self._charged = False
+        self._used: Counter[tuple[float, float]] = Counter()
+        self._rate = 1.0
+        self._insecure = None if insecure_seed is None else insecure_generator(insecure_seed)
+
+    def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
+        """Draw each holder's Poisson sample for the next sum, from the secure generator."""
+        self._rate = asks[0].rate
+        generator = self._insecure or secure_generator()
+        return [generator.random(ask.units) < ask.rate for ask in asks]
+
+    def exchange(self, asks: Sequence[Sum]) -> Total:
+        """Total, add noise, record: nothing leaves before every check has passed and the ledger was charged."""
+        measured = self.measure(asks)
+        step = self._planned_step(asks[0])
+        if self._spending is not None and not self._charged:
+            self._spending.charge(self.plan.guarantee())
+            self._charged = True
+        return self.release(asks[0], measured, step)
+
+    def measure(self, asks: Sequence[Sum]) -> dict[str, Measured]:
+        """Put every array's total on its grid; no noise yet, nothing leaves."""
+        for ask in asks:
+            self._check_units(ask)
+        first = asks[0]
+        joint = sum(array.size for array in first.arrays.values())
+        found = {}
+        for name, array in first.arrays.items():
+            norm, dimension = self._norm_of(first, name), array.size
+            weight = first.weight
+            if isinstance(first.bound, dict):
+                weight *= first.shares[name]
+            else:
+                dimension = joint  # one vector: its rounding counts once, over all its numbers
+            grid, sensitivity, sigma = self._scales(norm, max(dimension, 1), self.plan.multiplier(weight))
+            integers = exact_sum([grid.encode(ask.arrays[name]) for ask in asks])
+            slack = sensitivity - norm / grid.step
+            found[name] = Measured(integers, grid, sensitivity, slack, sigma)
+        return found
+
+    def release(self, ask: Sum, measured: dict[str, Measured], step: tuple[float, float]) -> Total:
+        """Add the noise and record what was released."""
+        totals = {}
+        for name, array in measured.items():
+            noise = discrete_gaussian(array.sigma, array.integers.shape, generator=self._insecure)
+            totals[name] = array.grid.decode(array.integers + noise)
+        if isinstance(ask, NormedSum):
+            totals = {name: normalise_columns(array) for name, array in totals.items()}
+        self._used[step] += 1
+        self._rate = 1.0
+        self.transcript.add(
+            ask.kind,
+            totals,
+            release=GaussianRelease(
+                name="+".join(ask.names),
+                noise_multiplier=self.plan.multiplier(ask.weight),
+                sampling_rate=step[1],
+                lattice_sigma=min(array.sigma for array in measured.values()),
+                dimension=max(1, sum(array.integers.size for array in measured.values())),
+            ),
+        )
+        return Total(totals)
+
+    def close(self) -> None:
+        """Correct the ledger to what was really released, if less than the plan."""
+        if self._spending is not None and self._charged:
+            done = [Step(count, weight, rate) for (weight, rate), count in self._used.items() if count]
+            if sum(step.count for step in done) < sum(step.count for step in self.plan.steps):
+                self._spending.settle(self.plan.guarantee(done))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the releases so far have earned."""
+        earned = Guarantee.from_releases(
+            self.transcript.releases,
+            delta=self.plan.delta,
+            unit=self.plan.unit,
+            adjacency=self.plan.adjacency,
+            assumptions=(f"no holder adds up more than {self.max_units} units",),
+        )
+        if self._insecure is not None:
+            return earned.voided("the noise came from a fixed seed (insecure_seed), so anyone can subtract it")
+        return earned
+
+    def _planned(self) -> Counter[tuple[float, float]]:
+        planned: Counter[tuple[float, float]] = Counter()
+        for step in self.plan.steps:
+            planned[step.weight, step.sampling_rate] += step.count
+        return planned
+
+    def _planned_step(self, ask: Sum) -> tuple[float, float]:
+        key = (ask.weight, self._rate)
+        if self._used[key] >= self._planned()[key]:
+            raise BudgetError(
+                f"at most {self._planned()[key]} sums of weight {ask.weight:g} at sampling rate {self._rate:g}, as planned",
+                words("one more"),
+                "Plan all sums before the first: the number of rounds may not depend on the data. Nothing was released.",
+            )
+        return key
+
+    def _check_units(self, ask: Sum) -> None:
+        if ask.bound is None:
+            raise ProtocolError(
+                "a bound on what one unit contributes", words(f"a Sum of {ask.names} without one"), "State `bound=`."
+            )
+        if ask.units is None:
+            raise ProtocolError(
+                "the number of units added up", words(f"a Sum of {ask.names} without it"), "State `units=`."
+            )
+        if ask.units > self.max_units:
+            raise InvalidInputError(
+                f"at most max_units = {self.max_units} units in one holder's sum",
+                ask.units,
+                "Set max_units to a public upper bound of your data's size.",
+            )
+
+    def _norm_of(self, ask: Sum, name: str) -> float:
+        """The norm that the accountant's convention wants: under replace-one it doubles it itself."""
+        bound = ask.bound[name] if isinstance(ask.bound, dict) else ask.bound
+        assert isinstance(bound, Bound)
+        if self.plan.adjacency == "replace-one" and self._rate == 1:
+            return bound.replaced / 2
+        return bound.norm
+
+    def _scales(self, norm: float, dimension: int, multiplier: float) -> tuple[Grid, float, float]:
+        """Choose the grid so that neither its rounding nor its discreteness costs anything that matters."""
+        slack = norm * (1 + WITHIN_A_UNIT + 2 * self.max_units**2 * FLOAT_UNIT)
+        finest = min(
+            multiplier * slack / LEAST_LATTICE_SIGMA, slack / (math.sqrt(dimension) * LEAST_STEPS_PER_ROUNDING)
+        )
+        grid = Grid(math.floor(math.log2(finest)))
+        sensitivity = slack / grid.step + math.sqrt(dimension)
+        return grid, sensitivity, multiplier * sensitivity

@@ -1,0 +1,125 @@
+"""A plan: how many noisy sums a run will make, and the one noise level that makes their total the target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tacit.errors import InvalidInputError
+from tacit.privacy.accountant import Accountant
+from tacit.privacy.calibration import gaussian_noise_multiplier, least_multiplier
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.releases import ADJACENCIES, UNITS, GaussianRelease
+from tacit.validation import check_choice, check_count, check_delta, check_epsilon, check_positive, check_rate
+
+LEAST_LATTICE_SIGMA = 2.0**12
+MOST_NUMBERS = 2**40
+GRID_RESERVE = 1e-6
+"""Relative addition to the noise. It pays, in advance, for the grid of the discrete Gaussian: with noise of at least
+LEAST_LATTICE_SIGMA steps and at most MOST_NUMBERS numbers a sum, the grid takes less than 2e-7 off the multiplier."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """`count` noisy sums of equal weight, on everyone or on a Poisson sample.
+
+    Parameters
+    ----------
+    count : int
+    weight : float
+        Share of the budget of one such sum, relative to the plan's other steps: its noise multiplier is the plan's divided
+        by ``sqrt(weight)``.
+    sampling_rate : float
+    """
+
+    count: int = 1
+    weight: float = 1.0
+    sampling_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_count(self.count, "count")
+        check_positive(self.weight, "weight")
+        check_rate(self.sampling_rate)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The number of noisy sums, fixed before the first, and the noise that makes their total (epsilon, delta).
+
+    Build it with `Plan.for_budget`.
+    """
+
+    epsilon: float
+    delta: float
+    steps: tuple[Step, ...]
+    noise_multiplier: float
+    unit: str = "row"
+    adjacency: str = "add-remove"
+
+    @classmethod
+    def for_budget(
+        cls,
+        epsilon: float,
+        delta: float,
+        *,
+        steps: int | Iterable[Step] = 1,
+        unit: str = "row",
+        adjacency: str = "add-remove",
+    ) -> Plan:
+        """Calibrate the noise so that all `steps` together cost `epsilon` at `delta`.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            For the whole run.
+        steps : int or iterable of Step
+            The sums that will be made; an integer stands for that many of weight 1 on everyone.
+        unit, adjacency : str
+            See `tacit.privacy.Guarantee`.
+        """
+        epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+        check_choice(unit, "unit", UNITS)
+        check_choice(adjacency, "adjacency", ADJACENCIES)
+        planned = (Step(count=steps),) if isinstance(steps, int) else tuple(steps)
+        if not planned:
+            raise InvalidInputError("at least one step", planned, "Say how many noisy sums the run will make.")
+        multiplier = _calibrated(epsilon, delta, planned, adjacency) * (1 + GRID_RESERVE)
+        return cls(epsilon, delta, planned, multiplier, unit, adjacency)
+
+    def multiplier(self, weight: float) -> float:
+        """The noise multiplier of a sum of this weight."""
+        return self.noise_multiplier / math.sqrt(weight)
+
+    def guarantee(self, done: Iterable[Step] | None = None) -> Guarantee:
+        """What the steps `done` (all of them, if not given) cost; a ledger is charged with this in advance."""
+        releases = [
+            replace(release, lattice_sigma=LEAST_LATTICE_SIGMA, dimension=MOST_NUMBERS)
+            for release in _releases(self.noise_multiplier, self.steps if done is None else done)
+        ]
+        return Guarantee.from_releases(releases, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
+
+
+def _releases(noise_multiplier: float, steps: Iterable[Step]) -> list[GaussianRelease]:
+    return [
+        GaussianRelease(
+            noise_multiplier=noise_multiplier / math.sqrt(step.weight),
+            sampling_rate=step.sampling_rate,
+            count=step.count,
+        )
+        for step in steps
+    ]
+
+
+def _calibrated(epsilon: float, delta: float, steps: tuple[Step, ...], adjacency: str) -> float:
+    total_weight = sum(step.count * step.weight for step in steps)
+    full_batch = gaussian_noise_multiplier(epsilon, delta, adjacency=adjacency) * math.sqrt(total_weight)
+    if all(step.sampling_rate == 1 for step in steps):
+        return full_batch
+    # one sampled step in place of all gives the order of magnitude; the search does the rest
+    count = sum(step.count for step in steps)
+    rate = max(step.sampling_rate for step in steps)
+    start = gaussian_noise_multiplier(epsilon, delta, steps=count, sampling_rate=rate, adjacency=adjacency)
+    return least_multiplier(
+        lambda z: Accountant(adjacency, tuple(_releases(z, steps))).epsilon(delta), epsilon, start=start
+    )

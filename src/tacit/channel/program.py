@@ -1,0 +1,30 @@
+"""A program: an algorithm from one holder's view, and what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacit.channel.asks import Ask
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program returns.
+
+    Parameters
+    ----------
+    public : mapping
+        What was learned from totals alone: the same for every holder, and free to be released as far as the channel's
+        guarantee goes.
+    private : mapping
+        What depends on this holder's records in other ways (its rows' factors, its loss). It stays with the holder.
+    """
+
+    public: Mapping[str, Any]
+    private: Mapping[str, Any] = field(default_factory=dict)
+
+
+Program = Generator[Ask, Any, Outcome]
+"""Yields `Sum`, `NormedSum` or `Sample`; receives a `Total` or a boolean mask; returns an `Outcome`."""

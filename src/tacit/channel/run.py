@@ -1,0 +1,132 @@
+"""Running programs: one holder alone, or several holders in one process, in lock-step over one channel."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.channel.asks import Ask, Sample, Sum, Total
+from tacit.channel.program import Outcome, Program
+from tacit.channel.transcript import Transcript
+from tacit.errors import InvalidInputError, ProtocolError, words
+from tacit.privacy.guarantee import Guarantee
+
+
+class Channel(Protocol):
+    """What every channel does."""
+
+    @property
+    def transcript(self) -> Transcript:
+        """Everything that left through this channel so far."""
+
+    def exchange(self, asks: Sequence[Sum]) -> Total:
+        """Total the asks of the holders in this process (and of others, if the channel reaches them)."""
+
+    def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
+        """Draw each holder's own sample."""
+
+    def close(self) -> None:
+        """Called once, when the run ends, well or badly."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the transcript so far has earned."""
+
+
+_interposed: ContextVar[Callable[[Channel], Channel] | None] = ContextVar("interposed", default=None)
+
+
+@contextmanager
+def interpose(wrap: Callable[[Channel], Channel]) -> Iterator[None]:
+    """Within the block, every run's channel is wrapped by `wrap`; this is how a fit is observed from outside."""
+    token = _interposed.set(wrap)
+    try:
+        yield
+    finally:
+        _interposed.reset(token)
+
+
+def run(program: Program, channel: Channel) -> Outcome:
+    """Run one holder's program to its end over `channel`."""
+    return run_together([program], channel)[0]
+
+
+def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]:
+    """Run several holders' programs in lock-step; all must ask for the same things and learn the same public things."""
+    if not programs:
+        raise InvalidInputError("at least one holder", "none", "Give one program a holder.")
+    wrap = _interposed.get()
+    used = channel if wrap is None else wrap(channel)
+    try:
+        return _lock_step(list(programs), used)
+    finally:
+        for program in programs:
+            program.close()
+        used.close()
+
+
+def _lock_step(programs: list[Program], channel: Channel) -> list[Outcome]:
+    answers: list[Any] = [None] * len(programs)
+    outcomes: list[Outcome] = []
+    for turn in itertools.count():
+        asks: list[Ask] = []
+        for program, answer in zip(programs, answers, strict=True):
+            try:
+                asks.append(program.send(answer))
+            except StopIteration as stop:
+                outcomes.append(_checked_outcome(stop.value))
+        if outcomes and asks:
+            raise ProtocolError(
+                "all holders to end in the same round",
+                words(f"{len(outcomes)} of {len(programs)} ended in round {turn}"),
+                "The number of rounds must not depend on a holder's data.",
+            )
+        if outcomes:
+            _check_same_public(outcomes)
+            return outcomes
+        answers = _answer(asks, channel, turn)
+    raise AssertionError("unreachable")
+
+
+def _answer(asks: list[Ask], channel: Channel, turn: int) -> list[Any]:
+    for index, ask in enumerate(asks):
+        if not isinstance(ask, Sum | Sample):
+            raise ProtocolError("a Sum, NormedSum or Sample", ask, "Yield one of these from the program.")
+        if ask.signature() != asks[0].signature():
+            raise ProtocolError(
+                f"all holders to ask for the same in round {turn}: {asks[0].signature()}",
+                words(f"holder {index} asked for {ask.signature()}"),
+                "Names, shapes and bounds must be the same everywhere.",
+            )
+    if isinstance(asks[0], Sample):
+        return list(channel.sample([ask for ask in asks if isinstance(ask, Sample)]))
+    return [channel.exchange([ask for ask in asks if isinstance(ask, Sum)])] * len(asks)
+
+
+def _checked_outcome(value: object) -> Outcome:
+    if not isinstance(value, Outcome):
+        raise ProtocolError("a program that returns an Outcome", value, "Return Outcome(public=..., private=...).")
+    return value
+
+
+def _check_same_public(outcomes: list[Outcome]) -> None:
+    for index, outcome in enumerate(outcomes[1:], start=1):
+        if not same_values(outcome.public, outcomes[0].public):
+            raise ProtocolError(
+                "all holders to learn the same public result",
+                words(f"holder {index} differs from holder 0"),
+                "What is public may depend on totals only; put the rest into Outcome.private.",
+            )
+
+
+def same_values(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    """Whether two mappings hold the same keys and bit-for-bit the same values."""
+    if set(left) != set(right):
+        return False
+    return all(np.array_equal(np.asarray(left[key]), np.asarray(right[key])) for key in left)

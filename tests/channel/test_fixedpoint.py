@@ -1,0 +1,69 @@
+"""The grid: exact where it must be, refusing where it does not fit."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tacit.channel import Grid
+from tacit.channel.fixedpoint import LIMIT, exact_sum
+from tacit.errors import InvalidInputError, RangeError
+
+exponents = st.integers(-60, 20)
+floats = st.floats(allow_nan=True, allow_infinity=True, width=64)
+
+
+@given(hnp.arrays(np.float64, hnp.array_shapes(max_dims=3, max_side=5), elements=floats), exponents)
+def test_encode_rounds_to_the_nearest_multiple_or_refuses(values, exponent):
+    grid = Grid(exponent)
+    step = Fraction(2) ** exponent
+    fits = bool(np.all(np.isfinite(values))) and all(abs(Fraction(v)) < LIMIT * step for v in values.ravel().tolist())
+    if not fits:
+        with pytest.raises(RangeError, match="Nothing was sent"):
+            grid.encode(values)
+        return
+    integers = grid.encode(values)
+    assert integers.dtype == np.int64
+    assert integers.shape == values.shape
+    for value, integer in zip(values.ravel().tolist(), integers.ravel().tolist(), strict=True):
+        assert abs(Fraction(value) / step - integer) <= Fraction(1, 2)
+
+
+@given(hnp.arrays(np.int64, 7, elements=st.integers(-(2**52), 2**52)), exponents)
+def test_decode_inverts_encode_on_the_grid(integers, exponent):
+    grid = Grid(exponent)
+    assert np.array_equal(grid.encode(grid.decode(integers)), integers)
+
+
+@given(st.lists(hnp.arrays(np.int64, 3, elements=st.integers(-LIMIT + 1, LIMIT - 1)), min_size=1, max_size=6))
+def test_sums_are_exact_or_refused_never_wrapped(terms):
+    partial, fits = np.zeros(3, dtype=object), True
+    for index, term in enumerate(terms):
+        partial = partial + term.astype(object)
+        fits = fits and (index == 0 or all(abs(value) < LIMIT for value in partial))
+    if fits:
+        assert exact_sum(terms).tolist() == partial.tolist()
+    else:
+        with pytest.raises(RangeError):
+            exact_sum(terms)
+
+
+def test_the_first_term_is_not_changed_by_summing():
+    first = np.array([1, 2])
+    exact_sum([first, np.array([10, 20])])
+    assert first.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("values", [["a"], [1j], [object()], [True]])
+def test_things_that_are_not_real_numbers_are_refused(values):
+    with pytest.raises(InvalidInputError, match="real numbers"):
+        Grid(-8).encode(values)
+
+
+@pytest.mark.parametrize("exponent", [1.5, True, None, 10_000])
+def test_bad_exponents(exponent):
+    with pytest.raises(InvalidInputError, match="exponent"):
+        Grid(exponent)
