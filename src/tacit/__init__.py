@@ -1,1 +1,35 @@
-"""tacit: factorise data that nobody may look at."""
+"""tacit: factorise data that nobody may look at.
+
+Names are imported when they are first used, so that ``import tacit`` and the command line start at once.
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+__version__ = version("tacit")
+
+_HOME = {
+    "Accountant": "tacit.privacy",
+    "Guarantee": "tacit.privacy",
+    "Ledger": "tacit.privacy",
+    "PrivateMoments": "tacit.factor",
+    "TacitError": "tacit.errors",
+    "fingerprint": "tacit.privacy",
+    "gaussian_epsilon": "tacit.privacy",
+    "gaussian_noise_multiplier": "tacit.privacy",
+    "load": "tacit.factor",
+}
+
+__all__ = ["Accountant", "Guarantee", "Ledger", "PrivateMoments", "TacitError", "__version__", "fingerprint"]
+__all__ += ["gaussian_epsilon", "gaussian_noise_multiplier", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -2,7 +2,11 @@
 
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.calibration import gaussian_epsilon, gaussian_noise_multiplier
+from tacit.privacy.entropy import insecure_generator, secure_generator
+from tacit.privacy.fingerprint import fingerprint
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import discrete_gaussian, discrete_laplace
 from tacit.privacy.releases import (
     ApproximateRelease,
     ExponentialRelease,
@@ -11,6 +15,7 @@ from tacit.privacy.releases import (
     LaplaceRelease,
     Release,
 )
+from tacit.privacy.spending import Spending
 
 __all__ = [
     "Accountant",
@@ -20,7 +25,14 @@ __all__ = [
     "GeometricRelease",
     "Guarantee",
     "LaplaceRelease",
+    "Ledger",
     "Release",
+    "Spending",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "fingerprint",
     "gaussian_epsilon",
     "gaussian_noise_multiplier",
+    "insecure_generator",
+    "secure_generator",
 ]

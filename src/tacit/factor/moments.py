@@ -1,0 +1,144 @@
+r"""The simplest private model: how many rows, their mean, and their second moment, from one noisy release.
+
+Everything computed from these afterwards (principal components, regressions, synthetic data) is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from tacit.channel import Outcome, Program, Sum
+from tacit.factor.private import PrivateFit
+from tacit.factor.rows import clip_rows
+from tacit.validation import check_positive
+
+SHARES = {"count": 0.02, "total": 0.18, "second": 0.8}
+
+
+def pack(symmetric: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return one triangle of a symmetric matrix, off-diagonals times sqrt(2): half the numbers, the same L2 norm."""
+    upper = np.triu_indices(len(symmetric))
+    return symmetric[upper] * np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
+
+
+def unpack(triangle: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    """Invert `pack`."""
+    upper = np.triu_indices(size)
+    square = np.zeros((size, size))
+    square[upper] = triangle / np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
+    return square + np.triu(square, 1).T
+
+
+def nearest_semidefinite(symmetric: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the closest positive semi-definite matrix (Frobenius): negative eigenvalues, which are noise, become zero."""
+    values, vectors = np.linalg.eigh(symmetric)
+    repaired: NDArray[np.float64] = (vectors * np.maximum(values, 0)) @ vectors.T
+    return repaired
+
+
+def moments_program(X: Any, *, row_norm: float, shares: Mapping[str, float] = SHARES) -> Program:
+    """One holder's view: clip the rows, ask once for count, sum and sum of outer products, divide."""
+    rows = clip_rows(X, row_norm)
+    second = np.asarray((rows.T @ rows).todense() if hasattr(rows, "todense") else rows.T @ rows)
+    total = yield Sum(
+        count=[rows.shape[0]],
+        total=np.asarray(rows.sum(axis=0)).ravel(),
+        second=pack(second.astype(np.float64)),
+        # one row adds 1 to the count, itself to the sum, and its outer product, of norm |x|^2, to the second moment
+        bound={"count": 1.0, "total": row_norm, "second": row_norm**2},
+        shares=shares,
+        units=rows.shape[0],
+    )
+    count = max(float(total["count"][0]), 1.0)
+    return Outcome(
+        public={
+            "count": count,
+            "mean": total.total / count,
+            "second_moment": nearest_semidefinite(unpack(total.second, X.shape[1])) / count,
+        }
+    )
+
+
+class PrivateMoments(PrivateFit, BaseEstimator):  # type: ignore[misc]
+    r"""Number of rows, mean and second moment :math:`\frac1n\sum x x^\top`, with differential privacy.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Privacy loss and failure probability of the whole fit. ``epsilon=inf`` adds no noise and has no guarantee.
+    row_norm : float, default=1.0
+        Public bound on the L2 norm of a row; longer rows are scaled down to it. Choose it without looking at the data.
+    adjacency : {"add-remove", "replace-one"}, default="add-remove"
+    max_rows : int, default=2**20
+        Public upper bound on the number of rows.
+    ledger : Ledger, optional
+        Charged before anything is released.
+    dataset : str, optional
+        The account to charge; the data's fingerprint if not given.
+    insecure_seed : int, optional
+        Reproducible noise, for tests only; voids the guarantee.
+
+    Attributes
+    ----------
+    count_ : float
+        Noisy number of rows, at least 1.
+    mean_ : ndarray of shape (n_features,)
+    second_moment_ : ndarray of shape (n_features, n_features)
+        Symmetric and positive semi-definite.
+    guarantee_ : Guarantee
+    n_features_in_ : int
+
+    Privacy
+    -------
+    Unit: one row. What leaves: one noisy vector of count, sum and one triangle of the sum of outer products. Why the
+    bound holds: each row is clipped to `row_norm` on its own, so it adds at most 1, `row_norm` and ``row_norm**2`` in L2
+    to the three; they share the budget by their shares of the squared ratio of bound to noise. What follows is
+    post-processing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit import PrivateMoments
+    >>> X = np.random.default_rng(0).dirichlet(np.ones(3), size=5000)
+    >>> model = PrivateMoments(epsilon=1.0, delta=1e-6).fit(X)
+    >>> bool(np.abs(model.mean_ - X.mean(axis=0)).max() < 0.02)
+    True
+    """
+
+    _released = ("count_", "mean_", "second_moment_", "n_features_in_")
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        row_norm: float = 1.0,
+        adjacency: str = "add-remove",
+        max_rows: int = 2**20,
+        ledger: Any = None,
+        dataset: str | None = None,
+        insecure_seed: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.row_norm = row_norm
+        self.adjacency = adjacency
+        self.max_rows = max_rows
+        self.ledger = ledger
+        self.dataset = dataset
+        self.insecure_seed = insecure_seed
+
+    def fit(self, X: Any, y: Any = None) -> PrivateMoments:
+        """Release the moments of the rows of `X` (dense or sparse), once."""
+        X = self._validated(X)
+        norm = check_positive(self.row_norm, "row_norm")
+        outcome = self._run(X, lambda rows: moments_program(rows, row_norm=norm), steps=1)
+        for name, value in outcome.public.items():
+            setattr(self, f"{name}_", value)
+        self.n_features_in_ = X.shape[1]
+        return self

@@ -1,0 +1,85 @@
+"""What every private estimator does the same way: validate, plan, charge, run once, keep the guarantee, save."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tacit.channel import Channel, Clear, Noisy, Outcome, Plan, Program, Step, run
+from tacit.errors import InvalidInputError, words
+from tacit.factor.saved import SavedModel
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.spending import Spending
+from tacit.validation import check_epsilon
+
+
+class PrivacyWarning(UserWarning):
+    """Something that costs privacy or weakens what a guarantee means, and that the caller may not have meant."""
+
+
+class PrivateFit(SavedModel):
+    """Mixin of private estimators.
+
+    A class states in `_released` the attributes that may leave the holder: `save` writes these and no others, and the shared
+    privacy check compares them. It has the parameters `epsilon`, `delta`, `adjacency`, `max_rows`, `ledger`, `dataset` and
+    `insecure_seed`.
+    """
+
+    _unit: ClassVar[str] = "row"
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    max_rows: int
+    ledger: Any
+    dataset: str | None
+    insecure_seed: int | None
+    guarantee_: Guarantee
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True  # fresh noise every time is the point
+        return tags
+
+    def _validated(self, X: Any) -> Any:
+        """Return `X` as a finite float64 array or CSR matrix, or raise with what to do."""
+        from sklearn.utils.validation import validate_data
+
+        try:
+            return validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        except (ValueError, TypeError) as error:
+            if isinstance(error, InvalidInputError) or not isinstance(error, ValueError):
+                raise
+            raise InvalidInputError(
+                "a table of finite numbers, one row a unit",
+                words(str(error).split("\n")[0]),
+                "Convert, impute or drop what is not a number; nothing was charged.",
+            ) from error
+
+    def _run(self, X: Any, program: Callable[[Any], Program], *, steps: int | Iterable[Step]) -> Outcome:
+        """Run `program` on `X` over the channel that the parameters ask for, and keep what it earned."""
+        if hasattr(self, "guarantee_") and self.ledger is None and self.guarantee_.holds:
+            warnings.warn(
+                "This estimator was fitted before: fitting it again on the same people is a second release, and the two "
+                "guarantees add up. Attach a ledger to have that counted.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
+        channel = self._channel(X, steps)
+        outcome = run(program(X), channel)
+        self.guarantee_ = channel.guarantee
+        return outcome
+
+    def _channel(self, X: Any, steps: int | Iterable[Step]) -> Channel:
+        if math.isinf(check_epsilon(self.epsilon, infinite=True)):
+            return Clear()
+        plan = Plan.for_budget(self.epsilon, self.delta, steps=steps, unit=self._unit, adjacency=self.adjacency)
+        spending = None
+        if self.ledger is not None:
+            spending = Spending.on(self.ledger, X if self.dataset is None else self.dataset, type(self).__name__)
+        return Noisy(plan, max_units=self.max_rows, spending=spending, insecure_seed=self.insecure_seed)

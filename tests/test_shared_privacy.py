@@ -1,0 +1,60 @@
+"""Every private estimator is registered here, in one line, and must treat neighbouring data sets as it promises."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, vstack
+
+from tacit import PrivateMoments
+from tacit.channel import check_neighbours
+from tacit.data import make_documents, make_images
+
+IMAGES = make_images(60, side=5, n_parts=1).images
+COUNTS = csr_array(make_documents(40, n_topics=2).counts[:, :30].astype(float))
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    estimator: Any
+    X: Any
+
+
+CASES = [
+    Case("moments", PrivateMoments(row_norm=2.0), IMAGES),
+    Case("moments, replace-one", PrivateMoments(row_norm=2.0, adjacency="replace-one"), IMAGES),
+    Case("moments, sparse", PrivateMoments(row_norm=3.0), COUNTS),
+]
+
+
+def stacked(X, row):
+    return np.vstack([X, row]) if isinstance(X, np.ndarray) else csr_array(vstack([X, csr_array(row)]))
+
+
+def neighbours(X, adjacency):
+    """Return pairs that differ in their last row: removed, zero, ordinary, and far beyond any bound."""
+    width = X.shape[1]
+    rows = [np.zeros((1, width)), np.ones((1, width)), np.full((1, width), 1e6), np.eye(1, width) * 50]
+    if adjacency == "add-remove":
+        return [(X, X[:-1]), *((X, stacked(X, row)) for row in rows)]
+    base = X[:-1]
+    return [(stacked(base, first), stacked(base, second)) for first in rows for second in rows if first is not second]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_neighbours_are_treated_as_promised(case):
+    from sklearn.base import clone
+
+    def fit(X):
+        model = clone(case.estimator).fit(X)
+        assert set(case.estimator._released) <= set(vars(model))
+        return {name: getattr(model, name) for name in model._released}
+
+    used = [
+        check_neighbours(fit, data, neighbour, name=case.name).largest
+        for data, neighbour in neighbours(case.X, case.estimator.adjacency)
+    ]
+    # the far-away rows are clipped to the bound, so a bound that is stated needlessly large would show here
+    assert max(used) > 0.4
