@@ -4,10 +4,7 @@ Names are imported when they are first used, so that ``import tacit`` and the co
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
-
-__version__ = version("tacit")
 
 _HOME = {
     "Accountant": "tacit.privacy",
@@ -21,11 +18,15 @@ _HOME = {
     "load": "tacit.factor",
 }
 
-__all__ = ["Accountant", "Guarantee", "Ledger", "PrivateMoments", "TacitError", "__version__", "fingerprint"]
+__all__ = ["Accountant", "Guarantee", "Ledger", "PrivateMoments", "TacitError", "fingerprint"]
 __all__ += ["gaussian_epsilon", "gaussian_noise_multiplier", "load"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("tacit")
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")

@@ -10,7 +10,12 @@ from tacit.errors import InvalidInputError
 
 
 def _is_real(value: object) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and not math.isnan(float(value))
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return False
+    try:
+        return not math.isnan(float(value))
+    except OverflowError:  # a Python integer beyond the largest float
+        return False
 
 
 def check_positive(value: object, name: str, *, infinite: bool = False) -> float:

@@ -237,7 +237,7 @@ def test_a_grid_too_coarse_for_the_bound_is_refused_not_guessed(releases):
         Accountant(releases=(*releases, coarse)).epsilon(1e-5)
 
 
-BAD = [0, -1, float("nan"), float("inf"), "1", None, True, 1j]
+BAD = [0, -1, float("nan"), float("inf"), "1", None, True, 1j, 10**400]
 
 
 @pytest.mark.parametrize("epsilon", BAD)

@@ -1,1 +1,5 @@
-"""Placeholder."""
+"""Figures and self-contained HTML reports."""
+
+from tacit.report.page import Report
+
+__all__ = ["Report"]

@@ -1,0 +1,142 @@
+"""`tacit budget`: open a data set's account, see what is left, who spent it, and whether the record is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tacit.cli.output import print_json, print_table
+from tacit.errors import InvalidInputError, words
+
+if TYPE_CHECKING:
+    from tacit.privacy.ledger import Ledger
+
+app = typer.Typer(
+    help="Budgets belong to data sets: open an account, see what is left, check the record.", no_args_is_help=True
+)
+
+LEDGER = typer.Option(Path("tacit-ledger.db"), "--ledger", envvar="TACIT_LEDGER", help="The ledger's file.")
+NAME = typer.Argument(None, help="The data set's name.")
+DATA = typer.Option(None, "--data", help="Name the data set by the content of this file or folder instead.")
+JSON = typer.Option(False, "--json", help="Print one JSON object.")
+
+
+@app.command("open")
+def open_account(
+    name: str | None = NAME,
+    epsilon: float = typer.Option(..., help="Total privacy loss that the data set may ever cost."),
+    delta: float = typer.Option(..., help="Failure probability of all releases together."),
+    unit: str = typer.Option("row", help="What is protected: entry, row, user or site."),
+    adjacency: str = typer.Option("add-remove", help="add-remove or replace-one."),
+    data: Path | None = DATA,
+    ledger: Path = LEDGER,
+    as_json: bool = JSON,
+) -> None:
+    """Open an account for a data set."""
+    dataset = _dataset(name, data)
+    # a wrong number must not leave an empty ledger behind: check before the file is made
+    from tacit.validation import check_delta, check_epsilon
+
+    check_epsilon(epsilon)
+    check_delta(delta)
+    account = _ledger(ledger, create=True).open_account(dataset, epsilon, delta, unit=unit, adjacency=adjacency)
+    if as_json:
+        print_json(vars(account))
+    else:
+        typer.echo(f"opened {account.dataset}: {account.terms()}")
+
+
+@app.command("show")
+def show(ledger: Path = LEDGER, as_json: bool = JSON) -> None:
+    """Show every data set's budget, what is spent and what is left."""
+    book = _ledger(ledger)
+    rows = [(book.account(name), book.remaining(name), len(book.history(name))) for name in book.datasets()]
+    if as_json:
+        print_json([{**vars(account), **vars(left), "charges": charges} for account, left, charges in rows])
+        return
+    print_table(
+        f"Budgets in {ledger}",
+        ["data set", "unit", "adjacency", "epsilon", "delta", "spent", "left", "charges"],
+        [
+            [
+                account.dataset,
+                account.unit,
+                account.adjacency,
+                f"{account.epsilon:g}",
+                f"{account.delta:g}",
+                f"{left.spent:.4f}",
+                f"{left.epsilon:.4f}",
+                str(charges),
+            ]
+            for account, left, charges in rows
+        ],
+    )
+
+
+@app.command("history")
+def history(name: str | None = NAME, data: Path | None = DATA, ledger: Path = LEDGER, as_json: bool = JSON) -> None:
+    """List what a data set was charged with."""
+    charges = _ledger(ledger).history(_dataset(name, data))
+    if as_json:
+        print_json([_charge_dict(charge) for charge in charges])
+        return
+    print_table(
+        "Charges, oldest first",
+        ["id", "time", "purpose", "releases", "epsilon spent after it", "state"],
+        [
+            [
+                str(charge.id),
+                charge.time,
+                charge.purpose,
+                "; ".join(f"{release.count} x {release.describe()}" for release in charge.effective) or "none",
+                f"{charge.epsilon_after:.4f}",
+                "charged in full" if charge.settled is None else "settled to what was released",
+            ]
+            for charge in charges
+        ],
+    )
+
+
+@app.command("verify")
+def verify(
+    ledger: Path = LEDGER,
+    head: str | None = typer.Option(None, "--head", help="A head hash noted earlier; it must still be in the chain."),
+    as_json: bool = JSON,
+) -> None:
+    """Check that no entry was changed, removed, added or reordered, and that nothing is overspent."""
+    book = _ledger(ledger)
+    entries = book.verify(expected_head=head)
+    if as_json:
+        print_json({"entries": entries, "head": book.head, "verified": True})
+    else:
+        typer.echo(f"{entries} entries verify; head {book.head}")
+        typer.echo("Note the head elsewhere: only that shows if the whole file is replaced.")
+
+
+def _ledger(path: Path, *, create: bool = False) -> Ledger:
+    from tacit.privacy.ledger import Ledger
+
+    return Ledger(path, create=create)
+
+
+def _dataset(name: str | None, data: Path | None) -> str:
+    if (name is None) == (data is None):
+        raise InvalidInputError(
+            "a data set's name, or --data with its file",
+            words("both" if name is not None else "neither"),
+            "Name the account, or let the content of a file name it.",
+        )
+    if name is not None:
+        return name
+    from tacit.privacy.fingerprint import fingerprint
+
+    return fingerprint(data)
+
+
+def _charge_dict(charge: Any) -> dict[str, Any]:
+    values = dict(vars(charge))
+    values["releases"] = [release.to_dict() for release in charge.releases]
+    values["settled"] = None if charge.settled is None else [release.to_dict() for release in charge.settled]
+    return values

@@ -1,0 +1,30 @@
+"""How commands print: tables for people, one JSON object for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def print_json(values: Any) -> None:
+    """Print one JSON object on standard output."""
+    print(json.dumps(values, indent=2))
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table that fits the terminal; written to a file or a pipe it keeps its full width."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        # as Text, not markup: names and purposes are the user's own words
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
