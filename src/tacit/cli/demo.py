@@ -108,7 +108,11 @@ def _demonstrate(output: Path, epsilon: float, delta: float, images: int, advanc
         "budget_left": left.epsilon,
         "ledger_entries": ledger.verify(),
     }
-    report = Report("tacit demonstration", f"{images} embedded images, one person each; second moment released once.")
+    report = Report(
+        "tacit demonstration",
+        f"{images} embedded images, one person each; their second moment is released once. The images are synthetic: with real ones, "
+        "what is compared with the fit without privacy would stay with the holder.",
+    )
     report.guarantee(model.guarantee_)
     report.figure(
         "Components",
@@ -129,7 +133,10 @@ def _demonstrate(output: Path, epsilon: float, delta: float, images: int, advanc
         "each epsilon.",
     )
     rows = [["spent", f"{left.spent:.4f}"], ["left", f"{left.epsilon:.4f}"], ["delta", f"{left.delta:g}"]]
-    report.table("The ledger", ["epsilon", "value"], rows, note=f"Account {dataset}")
+    # the account's name is a hash of the private data, so it stays out of what is passed on
+    report.table(
+        "The ledger", ["epsilon", "value"], rows, note="The account is named by the fingerprint of the images."
+    )
     report.write(output / "report.html")
     (output / "result.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
     return result
