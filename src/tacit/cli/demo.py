@@ -110,8 +110,8 @@ def _demonstrate(output: Path, epsilon: float, delta: float, images: int, advanc
     }
     report = Report(
         "tacit demonstration",
-        f"{images} embedded images, one person each; their second moment is released once. The images are synthetic: with real ones, "
-        "what is compared with the fit without privacy would stay with the holder.",
+        f"{images} embedded images, one person each; their second moment is released once. The images are synthetic: with "
+        "real ones, what is compared with the fit without privacy would stay with the holder.",
     )
     report.guarantee(model.guarantee_)
     report.figure(
