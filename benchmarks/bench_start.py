@@ -1,0 +1,38 @@
+"""How long the command line takes to answer, beside Python's own start and the import of its argument parser."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROUNDS = 7
+COMMANDS = {
+    "python -c pass": [sys.executable, "-c", "pass"],
+    "python -c 'import typer'": [sys.executable, "-c", "import typer"],
+    "python -c 'import numpy'": [sys.executable, "-c", "import numpy"],
+    "tacit --help": [str(Path(sys.executable).parent / "tacit"), "--help"],
+}
+
+
+def seconds(command: list[str]) -> float:
+    """Return the fastest of several runs, which a shared machine disturbs least."""
+    taken = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+def main() -> None:
+    found = {name: seconds(command) for name, command in COMMANDS.items()}
+    base = found["python -c pass"]
+    print(f"{'command':<26} {'seconds':>8} {'times bare Python':>18}")
+    for name, taken in found.items():
+        print(f"{name:<26} {taken:>8.3f} {taken / base:>18.1f}")
+
+
+if __name__ == "__main__":
+    main()
