@@ -60,6 +60,13 @@ def test_rows_are_clipped_each_by_itself():
     assert rows[0, 0] == 3.0  # the caller's data is left alone
 
 
+def test_small_integers_do_not_overflow_into_short_rows():
+    rows = np.full((2, 3), 200, dtype=np.uint8)
+    assert np.allclose(row_norms(sparse.csr_array(rows)), 200 * np.sqrt(3))
+    assert np.allclose(row_norms(rows), 200 * np.sqrt(3))
+    assert np.allclose(clip_rows(sparse.csr_array(rows), 1.0).toarray(), 1 / np.sqrt(3))
+
+
 def test_packing_keeps_the_norm_and_comes_back():
     square = np.random.default_rng(3).normal(size=(5, 5))
     square = square + square.T

@@ -15,7 +15,8 @@ def row_norms(X: Any) -> NDArray[np.float64]:
     if isinstance(X, np.ndarray):
         squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
     else:
-        squares = np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
+        wide = X.astype(np.float64)  # squares of small integers would overflow their own type
+        squares = np.asarray(wide.multiply(wide).sum(axis=1)).ravel()
     norms: NDArray[np.float64] = np.sqrt(squares)
     return norms
 

@@ -1,0 +1,18 @@
+"""What a model kept of the data: coherence of topics, agreement of two dictionaries, error of reconstruction.
+
+These functions look at the data they are given without any protection. What they return about private data is a
+release like any other: keep it to yourself, or measure on public data.
+"""
+
+from tacit.measure.reconstruction import held_out_error, non_negative_rows, reconstruction_error
+from tacit.measure.topics import Match, match_topics, top_words, topic_coherence
+
+__all__ = [
+    "Match",
+    "held_out_error",
+    "match_topics",
+    "non_negative_rows",
+    "reconstruction_error",
+    "top_words",
+    "topic_coherence",
+]
