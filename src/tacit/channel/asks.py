@@ -78,8 +78,8 @@ class Sum:
     weight : float, default=1
         This sum's share of the whole budget, relative to the plan's other sums.
     units : int, optional
-        How many units were added up here. It never leaves the holder; a noisy channel checks that it is within the number
-        for which the bound covers the rounding of floating-point addition.
+        How many units were added up here. It never leaves the holder; a noisy channel checks that it is within the
+        number for which the bound covers the rounding of floating-point addition.
     """
 
     kind = "sum"

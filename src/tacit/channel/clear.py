@@ -18,8 +18,8 @@ class Clear:
 
     Privacy
     -------
-    None. One holder alone reveals nothing to anyone, as long as the result stays there; several holders reveal their own
-    terms to whoever runs the channel.
+    None. One holder alone reveals nothing to anyone, as long as the result stays there; several holders reveal their
+    own terms to whoever runs the channel.
     """
 
     def __init__(self, *, keep_values: bool = False) -> None:

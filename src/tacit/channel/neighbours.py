@@ -1,10 +1,10 @@
 """The shared privacy check: replay a private fit on a neighbouring data set and see what moves.
 
-Differential privacy of an adaptive run says: *given the same answers so far*, the next statistic moves by at most its bound,
-and nothing else moves at all. So the fit is run once with its real noise, recording every answer; then it is run on
-the neighbour, given the recorded answers. Every ask must agree in kind, names, shapes, bound and weight; the integers that get
-noise must differ by at most the sensitivity that sized the noise; the number of rounds and everything released must be identical,
-bit by bit. (The idea of replaying with frozen noise is dp-recorder's, 2026.)
+Differential privacy of an adaptive run says: *given the same answers so far*, the next statistic moves by at most its
+bound, and nothing else moves at all. So the fit is run once with its real noise, recording every answer; then it is
+run on the neighbour, given the recorded answers. Every ask must agree in kind, names, shapes, bound and weight; the
+integers that get noise must differ by at most the sensitivity that sized the noise; the number of rounds and
+everything released must be identical, bit by bit. (The idea of replaying with frozen noise is dp-recorder's, 2026.)
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def check_neighbours(
     Parameters
     ----------
     fit : callable
-        Takes a data set, runs its programs over `tacit.channel.Noisy` channels (through `run`), and returns everything that is
-        released, by name. It must be deterministic apart from the channels' noise and samples.
+        Takes a data set, runs its programs over `tacit.channel.Noisy` channels (through `run`), and returns
+        everything that is released, by name. It must be deterministic apart from the channels' noise and samples.
     data, neighbour : object
-        Neighbouring data sets: one without the other's **last** unit, or with another last unit. (The last, so that a unit
-        keeps its place in the Poisson samples.)
+        Neighbouring data sets: one without the other's **last** unit, or with another last unit. (The last, so that a
+        unit keeps its place in the Poisson samples.)
     name : str
         For messages.
 

@@ -4,11 +4,11 @@ How much one unit can move the *integers* that get noise, in steps of the grid, 
 
 .. math:: S = \frac{C}{\text{step}} (1 + 2^{-30} + 2 N^2 2^{-53}) + \sqrt{d}
 
-The last term is the rounding of two neighbouring totals to the grid (each number at most half a step, twice). The factor
-covers floating point: :math:`2^{-30}` for the rounding within one unit's own contribution (its norm and its clipping), and
-the rest for addition, since adding N contributions of norm at most C in any order errs by at most :math:`N 2^{-53}` times
-the sum of their norms, on each of the two data sets (Higham 2002, section 4.2; that such errors break guarantees is shown
-by Casacuberta et al. 2022). N is `max_units`, a public number.
+The last term is the rounding of two neighbouring totals to the grid (each number at most half a step, twice). The
+factor covers floating point: :math:`2^{-30}` for the rounding within one unit's own contribution (its norm and its
+clipping), and the rest for addition, since adding N contributions of norm at most C in any order errs by at most
+:math:`N 2^{-53}` times the sum of their norms, on each of the two data sets (Higham 2002, section 4.2; that such
+errors break guarantees is shown by Casacuberta et al. 2022). N is `max_units`, a public number.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Noisy:
 
     Privacy
     -------
-    Unit and adjacency are the plan's. What leaves: the noised totals, their names and shapes, nothing else. Why the bound
-    holds: the integers that get noise move by at most `Measured.sensitivity` in L2 (module docstring), so each release is
-    a discrete Gaussian mechanism with the recorded multiplier, and the accountant composes the records.
+    Unit and adjacency are the plan's. What leaves: the noised totals, their names and shapes, nothing else. Why the
+    bound holds: the integers that get noise move by at most `Measured.sensitivity` in L2 (module docstring), so each
+    release is a discrete Gaussian mechanism with the recorded multiplier, and the accountant composes the records.
     """
 
     def __init__(

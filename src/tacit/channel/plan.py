@@ -28,8 +28,8 @@ class Step:
     ----------
     count : int
     weight : float
-        Share of the budget of one such sum, relative to the plan's other steps: its noise multiplier is the plan's divided
-        by ``sqrt(weight)``.
+        Share of the budget of one such sum, relative to the plan's other steps: its noise multiplier is the plan's
+        divided by ``sqrt(weight)``.
     sampling_rate : float
     """
 

@@ -32,8 +32,8 @@ def demo(
 ) -> None:
     """Fit the principal components of images nobody may look at, and see what the privacy cost.
 
-    Each of the embedded images stands for one person. Their second moment is released once, with noise; the components are
-    computed from it.
+    Each of the embedded images stands for one person. Their second moment is released once, with noise; the
+    components are computed from it.
     """
     from tacit.validation import check_count, check_delta, check_epsilon
 

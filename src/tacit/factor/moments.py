@@ -96,8 +96,8 @@ class PrivateMoments(PrivateFit, BaseEstimator):  # type: ignore[misc]
     Privacy
     -------
     Unit: one row. What leaves: one noisy vector of count, sum and one triangle of the sum of outer products. Why the
-    bound holds: each row is clipped to `row_norm` on its own, so it adds at most 1, `row_norm` and ``row_norm**2`` in L2
-    to the three; they share the budget by their shares of the squared ratio of bound to noise. What follows is
+    bound holds: each row is clipped to `row_norm` on its own, so it adds at most 1, `row_norm` and ``row_norm**2`` in
+    L2 to the three; they share the budget by their shares of the squared ratio of bound to noise. What follows is
     post-processing.
 
     Examples
@@ -137,7 +137,7 @@ class PrivateMoments(PrivateFit, BaseEstimator):  # type: ignore[misc]
         """Release the moments of the rows of `X` (dense or sparse), once."""
         X = self._validated(X)
         norm = check_positive(self.row_norm, "row_norm")
-        outcome = self._run(X, lambda rows: moments_program(rows, row_norm=norm), steps=1)
+        outcome = self._run(X, moments_program(X, row_norm=norm), self._plan(steps=1))
         for name, value in outcome.public.items():
             setattr(self, f"{name}_", value)
         self.n_features_in_ = X.shape[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,9 +24,9 @@ class PrivacyWarning(UserWarning):
 class PrivateFit(SavedModel):
     """Mixin of private estimators.
 
-    A class states in `_released` the attributes that may leave the holder: `save` writes these and no others, and the shared
-    privacy check compares them. It has the parameters `epsilon`, `delta`, `adjacency`, `max_rows`, `ledger`, `dataset` and
-    `insecure_seed`.
+    A class states in `_released` the attributes that may leave the holder: `save` writes these and no others, and the
+    shared privacy check compares them. It has the parameters `epsilon`, `delta`, `adjacency`, `max_rows`, `ledger`,
+    `dataset` and `insecure_seed`.
     """
 
     _unit: ClassVar[str] = "row"
@@ -46,12 +46,12 @@ class PrivateFit(SavedModel):
         tags.non_deterministic = True  # fresh noise every time is the point
         return tags
 
-    def _validated(self, X: Any) -> Any:
+    def _validated(self, X: Any, *, reset: bool = True) -> Any:
         """Return `X` as a finite float64 array or CSR matrix, or raise with what to do."""
         from sklearn.utils.validation import validate_data
 
         try:
-            return validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+            return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
         except (ValueError, TypeError) as error:
             if isinstance(error, InvalidInputError) or not isinstance(error, ValueError):
                 raise
@@ -61,8 +61,14 @@ class PrivateFit(SavedModel):
                 "Convert, impute or drop what is not a number; nothing was charged.",
             ) from error
 
-    def _run(self, X: Any, program: Callable[[Any], Program], *, steps: int | Iterable[Step]) -> Outcome:
-        """Run `program` on `X` over the channel that the parameters ask for, and keep what it earned."""
+    def _plan(self, steps: int | Iterable[Step]) -> Plan | None:
+        """Calibrate the noise for these sums; None where epsilon is infinite and there is none."""
+        if math.isinf(check_epsilon(self.epsilon, infinite=True)):
+            return None
+        return Plan.for_budget(self.epsilon, self.delta, steps=steps, unit=self._unit, adjacency=self.adjacency)
+
+    def _run(self, X: Any, program: Program, plan: Plan | None) -> Outcome:
+        """Run `program`, which holds the data `X`, over the channel that the plan asks for; keep what it earned."""
         if hasattr(self, "guarantee_") and self.ledger is None and self.guarantee_.holds:
             warnings.warn(
                 "This estimator was fitted before: fitting it again on the same people is a second release, and the two "
@@ -70,15 +76,14 @@ class PrivateFit(SavedModel):
                 PrivacyWarning,
                 stacklevel=3,
             )
-        channel = self._channel(X, steps)
-        outcome = run(program(X), channel)
+        channel = self._channel(X, plan)
+        outcome = run(program, channel)
         self.guarantee_ = channel.guarantee
         return outcome
 
-    def _channel(self, X: Any, steps: int | Iterable[Step]) -> Channel:
-        if math.isinf(check_epsilon(self.epsilon, infinite=True)):
+    def _channel(self, X: Any, plan: Plan | None) -> Channel:
+        if plan is None:
             return Clear()
-        plan = Plan.for_budget(self.epsilon, self.delta, steps=steps, unit=self._unit, adjacency=self.adjacency)
         spending = None
         if self.ledger is not None:
             spending = Spending.on(self.ledger, X if self.dataset is None else self.dataset, type(self).__name__)
