@@ -149,7 +149,7 @@ def test_holders_that_learn_different_public_things_are_stopped():
 
 
 def test_programs_must_keep_to_the_protocol():
-    with pytest.raises(ProtocolError, match="Sum, NormedSum or Sample"):
+    with pytest.raises(ProtocolError, match="Sum, NormedSum, Sample or Choose"):
         run(asks(42), Clear())
     with pytest.raises(ProtocolError, match="Outcome"):
         run((x for x in ()), Clear())

@@ -1,6 +1,6 @@
 """How statistics leave a holder: what a program asks for, the channels that answer, and the transcript they keep."""
 
-from tacit.channel.asks import Bound, NormedSum, Sample, Sum, Total
+from tacit.channel.asks import Bound, Choose, NormedSum, Sample, Sum, Total
 from tacit.channel.clear import Clear
 from tacit.channel.fixedpoint import Grid
 from tacit.channel.neighbours import NeighbourReport, check_neighbours
@@ -13,6 +13,7 @@ from tacit.channel.transcript import Entry, Transcript
 __all__ = [
     "Bound",
     "Channel",
+    "Choose",
     "Clear",
     "Entry",
     "Grid",

@@ -143,7 +143,31 @@ class Sample:
         return ("sample", self.rate)
 
 
-Ask = Sum | Sample
+class Choose:
+    """Ask which of several candidates has the highest total score: ``winner = yield Choose(scores, bound=...)``.
+
+    Only the winner's index leaves, by report-noisy-max; the scores stay.
+
+    Parameters
+    ----------
+    scores : array_like of shape (n_candidates,)
+        This holder's part of the score of each candidate; they are added up over the holders.
+    bound : float
+        The most that one unit can move any one score.
+    """
+
+    def __init__(self, scores: ArrayLike, *, bound: float) -> None:
+        self.scores = np.atleast_1d(np.asarray(scores, dtype=np.float64))
+        if self.scores.ndim != 1 or self.scores.size == 0:
+            raise InvalidInputError("one score a candidate", self.scores.shape, "Give a list with at least one score.")
+        self.bound = check_positive(bound, "bound")
+
+    def signature(self) -> tuple[Any, ...]:
+        """Everything public about the ask."""
+        return ("choose", self.scores.size, self.bound)
+
+
+Ask = Sum | Sample | Choose
 
 
 def normalise_columns(array: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel.asks import NormedSum, Sample, Sum, Total, normalise_columns
+from tacit.channel.asks import Choose, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.transcript import Transcript
 from tacit.privacy.entropy import secure_generator
 from tacit.privacy.guarantee import Guarantee
@@ -37,6 +37,12 @@ class Clear:
     def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
         """Draw each holder's mask."""
         return [secure_generator().random(ask.units) < ask.rate for ask in asks]
+
+    def choose(self, asks: Sequence[Choose]) -> int:
+        """Add up the scores and return the index of the highest; the first one on a tie."""
+        winner = int(np.argmax(sum((ask.scores for ask in asks[1:]), asks[0].scores)))
+        self.transcript.add("choice", {"choice": np.array([float(winner)])})
+        return winner
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel.asks import Sample, Sum, Total
+from tacit.channel.asks import Choose, Sample, Sum, Total
 from tacit.channel.noisy import Measured, Noisy
 from tacit.channel.run import Channel, interpose, same_values
 from tacit.channel.transcript import Transcript
@@ -44,6 +44,7 @@ class _Round:
     signature: tuple[Any, ...]
     answer: Any
     measured: dict[str, Measured] | None = None
+    scores: NDArray[np.int64] | None = None
     last_unit_sampled: bool = True
 
 
@@ -135,6 +136,12 @@ class _Recorder(_Observed):
         self.log.rounds.append(_Round(asks[0].signature(), masks, last_unit_sampled=in_sample))
         return masks
 
+    def choose(self, asks: Sequence[Choose]) -> int:
+        scores, _ = self.channel.measure_scores(asks)
+        winner = self.channel.choose(asks)
+        self.log.rounds.append(_Round(asks[0].signature(), winner, scores=scores))
+        return winner
+
 
 class _Replayer(_Observed):
     def _next(self, signature: tuple[Any, ...]) -> _Round:
@@ -165,11 +172,25 @@ class _Replayer(_Observed):
         pairs = zip(asks, recorded.answer, strict=True)
         return [_resized(mask, ask.units, recorded.last_unit_sampled) for ask, mask in pairs]
 
+    def choose(self, asks: Sequence[Choose]) -> int:
+        recorded = self._next(asks[0].signature())
+        scores, allowed = self.channel.measure_scores(asks)
+        self.channel.choose(asks)
+        assert recorded.scores is not None
+        distance = float(np.abs(scores - recorded.scores).max())
+        self.log.moved.append(distance / allowed)
+        if distance > allowed:
+            raise _violation(
+                self.name, f"scores to move by at most {allowed:.6g} grid steps", f"one that moved by {distance:.6g}"
+            )
+        winner: int = recorded.answer
+        return winner
+
     def _compare(self, ask: Sum, recorded: _Round, measured: dict[str, Measured]) -> None:
         assert recorded.measured is not None
         place = self.log.place - 1
         before = self.log.rounds[place - 1] if place > 0 else None
-        took_part = before.last_unit_sampled if before is not None and before.measured is None else True
+        took_part = before is None or before.last_unit_sampled
         distances = {
             key: float(np.linalg.norm((array.integers - recorded.measured[key].integers).astype(np.float64)))
             for key, array in measured.items()

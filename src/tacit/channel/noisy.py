@@ -22,15 +22,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel.asks import Bound, NormedSum, Sample, Sum, Total, normalise_columns
+from tacit.channel.asks import Bound, Choose, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.fixedpoint import Grid, exact_sum
 from tacit.channel.plan import LEAST_LATTICE_SIGMA, Plan, Step
 from tacit.channel.transcript import Transcript
 from tacit.errors import BudgetError, InvalidInputError, ProtocolError, words
 from tacit.privacy.entropy import insecure_generator, secure_generator
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise import discrete_gaussian
-from tacit.privacy.releases import GaussianRelease
+from tacit.privacy.noise import discrete_gaussian, discrete_laplace
+from tacit.privacy.releases import ExponentialRelease, GaussianRelease
 from tacit.validation import check_count
 
 FLOAT_UNIT = 2.0**-53
@@ -97,6 +97,7 @@ class Noisy:
         self._spending = spending
         self._charged = False
         self._used: Counter[tuple[float, float]] = Counter()
+        self._chosen = 0
         self._rate = 1.0
         self._insecure = None if insecure_seed is None else insecure_generator(insecure_seed)
 
@@ -110,10 +111,29 @@ class Noisy:
         """Total, add noise, record: nothing leaves before every check has passed and the ledger was charged."""
         measured = self.measure(asks)
         step = self._planned_step(asks[0])
-        if self._spending is not None and not self._charged:
-            self._spending.charge(self.plan.guarantee())
-            self._charged = True
+        self._charge_once()
         return self.release(asks[0], measured, step)
+
+    def choose(self, asks: Sequence[Choose]) -> int:
+        """Return the winner by report-noisy-max (Dwork & Roth 2014, section 3.3), with discrete Laplace noise."""
+        scores, sensitivity = self.measure_scores(asks)
+        if self._chosen >= len(self.plan.choices):
+            raise _not_planned(f"{len(self.plan.choices)} choices")
+        self._charge_once()
+        epsilon = self.plan.choices[self._chosen]
+        noise = discrete_laplace(2 * sensitivity / epsilon, scores.shape, generator=self._insecure)
+        winner = int(np.argmax(scores + noise))
+        self._chosen += 1
+        self.transcript.add(
+            "choice", {"choice": np.array([float(winner)])}, release=ExponentialRelease("choice", epsilon=epsilon)
+        )
+        return winner
+
+    def measure_scores(self, asks: Sequence[Choose]) -> tuple[NDArray[np.int64], float]:
+        """Put the total scores on a grid, and say how many of its steps one unit can move any of them."""
+        grid = Grid(math.floor(math.log2(asks[0].bound / LEAST_STEPS_PER_ROUNDING)))
+        scores = exact_sum([grid.encode(ask.scores) for ask in asks])
+        return scores, self._with_float_errors(asks[0].bound) / grid.step + 1.0
 
     def measure(self, asks: Sequence[Sum]) -> dict[str, Measured]:
         """Put every array's total on its grid; no noise yet, nothing leaves."""
@@ -162,8 +182,9 @@ class Noisy:
         """Correct the ledger to what was really released, if less than the plan."""
         if self._spending is not None and self._charged:
             done = [Step(count, weight, rate) for (weight, rate), count in self._used.items() if count]
-            if sum(step.count for step in done) < sum(step.count for step in self.plan.steps):
-                self._spending.settle(self.plan.guarantee(done))
+            all_sums = sum(step.count for step in done) == sum(step.count for step in self.plan.steps)
+            if not all_sums or self._chosen < len(self.plan.choices):
+                self._spending.settle(self.plan.guarantee(done, self._chosen))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -188,12 +209,18 @@ class Noisy:
     def _planned_step(self, ask: Sum) -> tuple[float, float]:
         key = (ask.weight, self._rate)
         if self._used[key] >= self._planned()[key]:
-            raise BudgetError(
-                f"at most {self._planned()[key]} sums of weight {ask.weight:g} at sampling rate {self._rate:g}, as planned",
-                words("one more"),
-                "Plan all sums before the first: the number of rounds may not depend on the data. Nothing was released.",
+            raise _not_planned(
+                f"at most {self._planned()[key]} sums of weight {ask.weight:g} at sampling rate {self._rate:g}"
             )
         return key
+
+    def _charge_once(self) -> None:
+        if self._spending is not None and not self._charged:
+            self._spending.charge(self.plan.guarantee())
+            self._charged = True
+
+    def _with_float_errors(self, norm: float) -> float:
+        return norm * (1 + WITHIN_A_UNIT + 2 * self.max_units**2 * FLOAT_UNIT)
 
     def _check_units(self, ask: Sum) -> None:
         if ask.bound is None:
@@ -221,10 +248,18 @@ class Noisy:
 
     def _scales(self, norm: float, dimension: int, multiplier: float) -> tuple[Grid, float, float]:
         """Choose the grid so that neither its rounding nor its discreteness costs anything that matters."""
-        slack = norm * (1 + WITHIN_A_UNIT + 2 * self.max_units**2 * FLOAT_UNIT)
+        slack = self._with_float_errors(norm)
         finest = min(
             multiplier * slack / LEAST_LATTICE_SIGMA, slack / (math.sqrt(dimension) * LEAST_STEPS_PER_ROUNDING)
         )
         grid = Grid(math.floor(math.log2(finest)))
         sensitivity = slack / grid.step + math.sqrt(dimension)
         return grid, sensitivity, multiplier * sensitivity
+
+
+def _not_planned(planned: str) -> BudgetError:
+    return BudgetError(
+        f"{planned}, as planned",
+        words("one more"),
+        "Plan all sums and choices before the first: their number may not depend on the data. Nothing was released.",
+    )

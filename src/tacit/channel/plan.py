@@ -10,7 +10,7 @@ from tacit.errors import InvalidInputError
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.calibration import gaussian_noise_multiplier, least_multiplier
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.releases import ADJACENCIES, UNITS, GaussianRelease
+from tacit.privacy.releases import ADJACENCIES, UNITS, ExponentialRelease, GaussianRelease, Release
 from tacit.validation import check_choice, check_count, check_delta, check_epsilon, check_positive, check_rate
 
 LEAST_LATTICE_SIGMA = 2.0**12
@@ -56,6 +56,7 @@ class Plan:
     noise_multiplier: float
     unit: str = "row"
     adjacency: str = "add-remove"
+    choices: tuple[float, ...] = ()
 
     @classmethod
     def for_budget(
@@ -66,6 +67,7 @@ class Plan:
         steps: int | Iterable[Step] = 1,
         unit: str = "row",
         adjacency: str = "add-remove",
+        choices: Iterable[float] = (),
     ) -> Plan:
         """Calibrate the noise so that all `steps` together cost `epsilon` at `delta`.
 
@@ -77,6 +79,8 @@ class Plan:
             The sums that will be made; an integer stands for that many of weight 1 on everyone.
         unit, adjacency : str
             See `tacit.privacy.Guarantee`.
+        choices : iterable of float
+            The epsilon of each `Choose` that will be asked, in order; the sums get what is left.
         """
         epsilon, delta = check_epsilon(epsilon), check_delta(delta)
         check_choice(unit, "unit", UNITS)
@@ -84,19 +88,25 @@ class Plan:
         planned = (Step(count=steps),) if isinstance(steps, int) else tuple(steps)
         if not planned:
             raise InvalidInputError("at least one step", planned, "Say how many noisy sums the run will make.")
-        multiplier = _calibrated(epsilon, delta, planned, adjacency) * (1 + GRID_RESERVE)
-        return cls(epsilon, delta, planned, multiplier, unit, adjacency)
+        chosen = tuple(check_epsilon(choice) for choice in choices)
+        if sum(chosen) >= epsilon:
+            raise InvalidInputError(
+                f"choices that leave something of epsilon {epsilon:g} for the sums", chosen, "Give the choices less."
+            )
+        multiplier = _calibrated(epsilon, delta, planned, adjacency, chosen) * (1 + GRID_RESERVE)
+        return cls(epsilon, delta, planned, multiplier, unit, adjacency, chosen)
 
     def multiplier(self, weight: float) -> float:
         """The noise multiplier of a sum of this weight."""
         return self.noise_multiplier / math.sqrt(weight)
 
-    def guarantee(self, done: Iterable[Step] | None = None) -> Guarantee:
-        """What the steps `done` (all of them, if not given) cost; a ledger is charged with this in advance."""
-        releases = [
+    def guarantee(self, done: Iterable[Step] | None = None, choices: int | None = None) -> Guarantee:
+        """What the steps `done` and the first `choices` cost (all, if not given); a ledger is charged with it in advance."""
+        releases: list[Release] = [
             replace(release, lattice_sigma=LEAST_LATTICE_SIGMA, dimension=MOST_NUMBERS)
             for release in _releases(self.noise_multiplier, self.steps if done is None else done)
         ]
+        releases += [ExponentialRelease(epsilon=choice) for choice in self.choices[:choices]]
         return Guarantee.from_releases(releases, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
 
 
@@ -111,15 +121,18 @@ def _releases(noise_multiplier: float, steps: Iterable[Step]) -> list[GaussianRe
     ]
 
 
-def _calibrated(epsilon: float, delta: float, steps: tuple[Step, ...], adjacency: str) -> float:
+def _calibrated(
+    epsilon: float, delta: float, steps: tuple[Step, ...], adjacency: str, choices: tuple[float, ...]
+) -> float:
     total_weight = sum(step.count * step.weight for step in steps)
     full_batch = gaussian_noise_multiplier(epsilon, delta, adjacency=adjacency) * math.sqrt(total_weight)
-    if all(step.sampling_rate == 1 for step in steps):
+    if all(step.sampling_rate == 1 for step in steps) and not choices:
         return full_batch
-    # one sampled step in place of all gives the order of magnitude; the search does the rest
+    # one step in place of all gives the order of magnitude; the search does the rest
     count = sum(step.count for step in steps)
     rate = max(step.sampling_rate for step in steps)
     start = gaussian_noise_multiplier(epsilon, delta, steps=count, sampling_rate=rate, adjacency=adjacency)
+    picks = tuple(ExponentialRelease(epsilon=choice) for choice in choices)
     return least_multiplier(
-        lambda z: Accountant(adjacency, tuple(_releases(z, steps))).epsilon(delta), epsilon, start=start
+        lambda z: Accountant(adjacency, (*_releases(z, steps), *picks)).epsilon(delta), epsilon, start=start
     )

@@ -27,4 +27,4 @@ class Outcome:
 
 
 Program = Generator[Ask, Any, Outcome]
-"""Yields `Sum`, `NormedSum` or `Sample`; receives a `Total` or a boolean mask; returns an `Outcome`."""
+"""Yields a `Sum`, `NormedSum`, `Sample` or `Choose`; receives a `Total`, a mask or an index; returns an `Outcome`."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel.asks import Ask, Sample, Sum, Total
+from tacit.channel.asks import Ask, Choose, Sample, Sum, Total
 from tacit.channel.program import Outcome, Program
 from tacit.channel.transcript import Transcript
 from tacit.errors import InvalidInputError, ProtocolError, words
@@ -30,6 +30,9 @@ class Channel(Protocol):
 
     def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
         """Draw each holder's own sample."""
+
+    def choose(self, asks: Sequence[Choose]) -> int:
+        """Return the index of the candidate with the highest total score."""
 
     def close(self) -> None:
         """Called once, when the run ends, well or badly."""
@@ -96,8 +99,8 @@ def _lock_step(programs: list[Program], channel: Channel) -> list[Outcome]:
 
 def _answer(asks: list[Ask], channel: Channel, turn: int) -> list[Any]:
     for index, ask in enumerate(asks):
-        if not isinstance(ask, Sum | Sample):
-            raise ProtocolError("a Sum, NormedSum or Sample", ask, "Yield one of these from the program.")
+        if not isinstance(ask, Sum | Sample | Choose):
+            raise ProtocolError("a Sum, NormedSum, Sample or Choose", ask, "Yield one of these from the program.")
         if ask.signature() != asks[0].signature():
             raise ProtocolError(
                 f"all holders to ask for the same in round {turn}: {asks[0].signature()}",
@@ -106,6 +109,8 @@ def _answer(asks: list[Ask], channel: Channel, turn: int) -> list[Any]:
             )
     if isinstance(asks[0], Sample):
         return list(channel.sample([ask for ask in asks if isinstance(ask, Sample)]))
+    if isinstance(asks[0], Choose):
+        return [channel.choose([ask for ask in asks if isinstance(ask, Choose)])] * len(asks)
     return [channel.exchange([ask for ask in asks if isinstance(ask, Sum)])] * len(asks)
 
 
