@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, vstack
 
-from tacit import PrivateMoments
+from tacit import PrivateMoments, PrivateNMF, choose_rank
 from tacit.channel import check_neighbours
 from tacit.data import make_documents, make_images
+from tacit.errors import PrivacyViolationError
 
 IMAGES = make_images(60, side=5, n_parts=1).images
 COUNTS = csr_array(make_documents(40, n_topics=2).counts[:, :30].astype(float))
@@ -26,6 +27,22 @@ CASES = [
     Case("moments", PrivateMoments(row_norm=2.0), IMAGES),
     Case("moments, replace-one", PrivateMoments(row_norm=2.0, adjacency="replace-one"), IMAGES),
     Case("moments, sparse", PrivateMoments(row_norm=3.0), COUNTS),
+    Case("nmf", PrivateNMF(3, row_norm=2.0), IMAGES),
+    Case("nmf, replace-one", PrivateNMF(3, row_norm=2.0, adjacency="replace-one"), IMAGES),
+    Case("nmf, outliers", PrivateNMF(3, row_norm=2.0, outliers=0.2), IMAGES),
+    Case("nmf, sparse", PrivateNMF(3, row_norm=3.0, most_columns=12), COUNTS),
+    Case("nmf by rounds", PrivateNMF(3, row_norm=2.0, method="rounds", rounds=4), IMAGES),
+    Case("nmf by rounds, noisy start", PrivateNMF(3, row_norm=2.0, method="rounds", rounds=2, start="noisy"), IMAGES),
+    Case("nmf by rounds, outliers", PrivateNMF(3, row_norm=2.0, method="rounds", rounds=3, outliers=0.2), IMAGES),
+    Case("nmf by rounds, sparse", PrivateNMF(3, row_norm=3.0, method="rounds", rounds=3), COUNTS),
+    Case(
+        "nmf by rounds, mini-batches", PrivateNMF(3, row_norm=2.0, method="rounds", rounds=4, sampling_rate=0.4), IMAGES
+    ),
+    Case(
+        "nmf by rounds, sparse mini-batches, replace-one",
+        PrivateNMF(3, row_norm=3.0, method="rounds", rounds=3, sampling_rate=0.4, adjacency="replace-one"),
+        COUNTS,
+    ),
 ]
 
 
@@ -58,3 +75,19 @@ def test_neighbours_are_treated_as_promised(case):
     ]
     # the far-away rows are clipped to the bound, so a bound that is stated needlessly large would show here
     assert max(used) > 0.4
+
+
+def test_the_published_algorithm_fails_the_check():
+    with pytest.raises(PrivacyViolationError, match="noisy channel"):
+        check_neighbours(
+            lambda X: {"T": PrivateNMF(3, method="published", rounds=2).fit(X).components_}, IMAGES, IMAGES[:-1]
+        )
+
+
+def test_a_private_choice_of_rank_is_treated_as_promised():
+    def fit(X):
+        found = choose_rank(X, [1, 2, 3], epsilon=1.0, row_norm=2.0)
+        return {"rank": found.rank, "components": found.model.components_}
+
+    for data, neighbour in neighbours(IMAGES, "add-remove"):
+        assert check_neighbours(fit, data, neighbour).largest <= 1

@@ -10,16 +10,19 @@ _HOME = {
     "Accountant": "tacit.privacy",
     "Guarantee": "tacit.privacy",
     "Ledger": "tacit.privacy",
+    "NMF": "tacit.factor",
     "PrivateMoments": "tacit.factor",
+    "PrivateNMF": "tacit.factor",
     "TacitError": "tacit.errors",
+    "choose_rank": "tacit.factor",
     "fingerprint": "tacit.privacy",
     "gaussian_epsilon": "tacit.privacy",
     "gaussian_noise_multiplier": "tacit.privacy",
     "load": "tacit.factor",
 }
 
-__all__ = ["Accountant", "Guarantee", "Ledger", "PrivateMoments", "TacitError", "fingerprint"]
-__all__ += ["gaussian_epsilon", "gaussian_noise_multiplier", "load"]
+__all__ = ["NMF", "Accountant", "Guarantee", "Ledger", "PrivateMoments", "PrivateNMF", "TacitError", "choose_rank"]
+__all__ += ["fingerprint", "gaussian_epsilon", "gaussian_noise_multiplier", "load"]
 
 
 def __getattr__(name: str) -> Any:

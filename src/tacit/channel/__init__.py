@@ -7,7 +7,7 @@ from tacit.channel.neighbours import NeighbourReport, check_neighbours
 from tacit.channel.noisy import Noisy
 from tacit.channel.plan import Plan, Step
 from tacit.channel.program import Outcome, Program
-from tacit.channel.run import Channel, run, run_together
+from tacit.channel.run import Channel, on_public_data, run, run_together
 from tacit.channel.transcript import Entry, Transcript
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Total",
     "Transcript",
     "check_neighbours",
+    "on_public_data",
     "run",
     "run_together",
 ]

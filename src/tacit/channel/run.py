@@ -55,6 +55,19 @@ def interpose(wrap: Callable[[Channel], Channel]) -> Iterator[None]:
         _interposed.reset(token)
 
 
+@contextmanager
+def on_public_data() -> Iterator[None]:
+    """Within the block, programs run on what was released already, and are not observed.
+
+    A program that used private data here all the same would be found by what it releases in the end.
+    """
+    token = _interposed.set(None)
+    try:
+        yield
+    finally:
+        _interposed.reset(token)
+
+
 def run(program: Program, channel: Channel) -> Outcome:
     """Run one holder's program to its end over `channel`."""
     return run_together([program], channel)[0]

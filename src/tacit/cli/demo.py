@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.cli.output import print_json
+from tacit.cli.output import print_json, progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +38,7 @@ def demo(
     check_epsilon(epsilon)
     check_delta(delta)
     check_count(images, "images", least=10)
-    with _progress(quiet=as_json) as advance:
+    with progress(6, quiet=as_json) as advance:
         result = _demonstrate(output, epsilon, delta, images, advance)
     if as_json:
         print_json(result)
@@ -152,27 +150,3 @@ def _components(model: Any) -> NDArray[np.float64]:
 
 def _explained(X: NDArray[np.float64], parts: NDArray[np.float64]) -> float:
     return float(((X @ parts.T) ** 2).sum() / (X**2).sum())
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[Any]:
-    """Yield a function that names the next of six stages."""
-    if quiet:
-        yield lambda stage: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns) as bar:
-        task = bar.add_task("starting", total=6, completed=-1)
-
-        def advance(stage: str) -> None:
-            bar.update(task, advance=1, description=stage)
-
-        yield advance
-        bar.update(task, completed=6, description="done")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -28,3 +29,23 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         # as Text, not markup: names and purposes are the user's own words
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
+
+
+@contextmanager
+def progress(stages: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Yield a function that names the next stage; a bar for people, nothing when `quiet`."""
+    if quiet:
+        yield lambda stage: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns) as bar:
+        task = bar.add_task("starting", total=stages, completed=-1)
+        yield lambda stage: bar.update(task, advance=1, description=stage)
+        bar.update(task, completed=stages, description="done")

@@ -1,6 +1,9 @@
 """The models: programs over a channel, and the estimators that run them."""
 
+from tacit.factor.choose_rank import RankChoice, choose_rank
 from tacit.factor.moments import PrivateMoments
+from tacit.factor.nmf import NMF
+from tacit.factor.private_nmf import PrivateNMF
 from tacit.factor.saved import load
 
-__all__ = ["PrivateMoments", "load"]
+__all__ = ["NMF", "PrivateMoments", "PrivateNMF", "RankChoice", "choose_rank", "load"]

@@ -55,17 +55,20 @@ class PrivateFit(SavedModel):
         except (ValueError, TypeError) as error:
             if isinstance(error, InvalidInputError) or not isinstance(error, ValueError):
                 raise
+            first, *rest = str(error).splitlines()
             raise InvalidInputError(
                 "a table of finite numbers, one row a unit",
-                words(str(error).split("\n")[0]),
-                "Convert, impute or drop what is not a number; nothing was charged.",
+                words(first),
+                " ".join([*rest[-1:], "Convert, impute or drop what is not a number; nothing was charged."]),
             ) from error
 
-    def _plan(self, steps: int | Iterable[Step]) -> Plan | None:
-        """Calibrate the noise for these sums; None where epsilon is infinite and there is none."""
+    def _plan(self, steps: int | Iterable[Step], choices: Iterable[float] = ()) -> Plan | None:
+        """Calibrate the noise for these sums and choices; None where epsilon is infinite and there is none."""
         if math.isinf(check_epsilon(self.epsilon, infinite=True)):
             return None
-        return Plan.for_budget(self.epsilon, self.delta, steps=steps, unit=self._unit, adjacency=self.adjacency)
+        return Plan.for_budget(
+            self.epsilon, self.delta, steps=steps, unit=self._unit, adjacency=self.adjacency, choices=choices
+        )
 
     def _run(self, X: Any, program: Program, plan: Plan | None) -> Outcome:
         """Run `program`, which holds the data `X`, over the channel that the plan asks for; keep what it earned."""

@@ -27,7 +27,11 @@ from tacit.errors import InvalidInputError, words
 from tacit.privacy.guarantee import Guarantee
 
 FORMAT, VERSION = "tacit model", 1
-MODELS = {"PrivateMoments": "tacit.factor.moments"}
+MODELS = {
+    "NMF": "tacit.factor.nmf",
+    "PrivateMoments": "tacit.factor.moments",
+    "PrivateNMF": "tacit.factor.private_nmf",
+}
 """Where each class that can be loaded lives; nothing outside this table is ever imported because a file names it."""
 
 

@@ -101,6 +101,10 @@ class Guarantee:
         """Return the guarantee that is left when `reason` takes it away; the releases stay on record."""
         return replace(self, kind=NONE, epsilon=math.inf, delta=1.0, reason=reason)
 
+    def assuming(self, *assumptions: str) -> Guarantee:
+        """Return the same guarantee with more assumptions in words."""
+        return replace(self, assumptions=(*self.assumptions, *assumptions))
+
     @property
     def holds(self) -> bool:
         """Whether this is a proven, finite guarantee."""

@@ -50,3 +50,18 @@ def frontier(
     axis.legend(frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def curves(lines: Mapping[str, Sequence[float]], *, step_name: str, value_name: str) -> Figure:
+    """Draw named curves over their steps, as for a loss while it is learned."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 3.6))
+    axis = figure.subplots()
+    for (name, values), colour in zip(lines.items(), (PLAIN, PRIVATE, "#6b7280"), strict=False):
+        axis.plot(range(1, len(values) + 1), values, color=colour, label=name)
+    axis.set_xlabel(step_name)
+    axis.set_ylabel(value_name)
+    axis.legend(frameon=False)
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure

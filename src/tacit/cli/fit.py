@@ -1,0 +1,11 @@
+"""`tacit fit`: one command a model; each writes a folder with the model, the figures and a report."""
+
+from __future__ import annotations
+
+import typer
+
+from tacit.cli.fit_nmf import nmf
+
+app = typer.Typer(help="Fit a model, private when --epsilon is given; writes a folder.", no_args_is_help=True)
+app.callback()(lambda: None)  # keeps the model's name a word of the command also while there is only one
+app.command()(nmf)

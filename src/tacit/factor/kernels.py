@@ -1,0 +1,208 @@
+"""Compiled inner loops: coordinate descent on many small non-negative problems, sparse products, outliers.
+
+Every loop works on a range of rows that do not depend on each other, releases the interpreter's lock, and is shared out
+to plain threads. Numba's own parallel loops are not used: their OpenMP layer aborts a forked child, the fallback aborts on
+two calls at once. A row's result does not depend on how the rows were shared out, so it is the same on any number of cores.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numba import config as numba_config
+from numba import njit
+from numpy.typing import NDArray
+
+Loop = TypeVar("Loop", bound=Callable[..., Any])
+PIECES_PER_THREAD = 4
+WORTH_A_THREAD = 1 << 18
+THREADS: int = vars(numba_config)["NUMBA_NUM_THREADS"]
+
+
+def compiled(loop: Loop) -> Loop:
+    """Compile a loop once, keep it on disk, and let other threads run while it does."""
+    return cast(Loop, njit(cache=True, nogil=True)(loop))
+
+
+@cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    """The threads of this process; a forked child has another number, and so gets its own."""
+    return ThreadPoolExecutor(THREADS, thread_name_prefix=f"tacit-{process}")
+
+
+def share_out(loop: Callable[[int, int], object], work: NDArray[Any]) -> None:
+    """Run ``loop(start, stop)`` over ranges that cover all rows, on ``NUMBA_NUM_THREADS`` threads (all cores if not set).
+
+    Parameters
+    ----------
+    loop : callable
+        Works on the rows from `start` up to `stop`.
+    work : ndarray of shape (n_rows + 1,)
+        Work up to each row, ascending from 0: the ranges are cut to equal work. Little work is done at once.
+    """
+    pieces = THREADS * PIECES_PER_THREAD if THREADS > 1 and work[-1] >= WORTH_A_THREAD else 1
+    cuts = np.searchsorted(work, np.linspace(0, float(work[-1]), pieces + 1)[1:-1])
+    ends = [0, *(int(cut) for cut in cuts), len(work) - 1]
+    ranges = [(start, stop) for start, stop in itertools.pairwise(ends) if stop > start]
+    if len(ranges) <= 1:
+        for start, stop in ranges:
+            loop(start, stop)
+        return
+    waiting = [_pool(os.getpid()).submit(loop, start, stop) for start, stop in ranges]
+    for piece in waiting:
+        piece.result()
+
+
+@compiled
+def _set_gradient(gram: NDArray[Any], linear: NDArray[Any], row: NDArray[Any], gradient: NDArray[Any]) -> None:
+    """Set `gradient` to ``linear - gram @ row``, skipping zeros of the row."""
+    for j in range(row.size):
+        gradient[j] = linear[j]
+    for j in range(row.size):
+        length = row[j]
+        if length != 0:
+            for m in range(row.size):
+                gradient[m] -= length * gram[j, m]
+
+
+@compiled
+def descend(
+    gram: NDArray[Any],
+    inverse: NDArray[Any],
+    linear: NDArray[Any],
+    rows: NDArray[Any],
+    values: NDArray[Any],
+    most_sweeps: int,
+    shrink: float,
+    rounding: float,
+    start: int,
+    stop: int,
+) -> None:
+    """Lower ``1/2 v' gram v - linear_i' v`` over ``v >= 0`` from each row ``v`` of `rows`, in place.
+
+    Coordinates are minimised exactly, one after the other (HALS). The gradient is kept up to date, so that a coordinate
+    that stays at zero costs nothing. A row ends when a sweep moves less than `shrink` of what its first sweep moved, or
+    than `rounding` of the row itself, in squared length measured by the curvature. `inverse` is 1 over gram's diagonal, 0
+    where a coordinate is to be left alone; `values` receives the minima found.
+    """
+    size = rows.shape[1]
+    gradient = np.empty(size, dtype=rows.dtype)
+    for i in range(start, stop):
+        row = rows[i]
+        _set_gradient(gram, linear[i], row, gradient)
+        enough = 0.0
+        for sweep in range(most_sweeps):
+            moved = 0.0
+            for j in range(size):
+                old = row[j]
+                new = max(old + gradient[j] * inverse[j], gram.dtype.type(0))
+                step = new - old
+                if step != 0:
+                    row[j] = new
+                    for m in range(size):
+                        gradient[m] -= step * gram[j, m]
+                    moved += step * step * gram[j, j]
+            if sweep == 0:
+                for j in range(size):
+                    enough += rounding * row[j] * row[j] * gram[j, j]
+                enough = max(enough, shrink * moved)
+            if moved <= enough:
+                break
+        # 1/2 v'Gv - b'v = -1/2 v'(b + gradient), for the gradient b - Gv
+        value = 0.0
+        for j in range(size):
+            value -= 0.5 * row[j] * (linear[i, j] + gradient[j])
+        values[i] = value
+
+
+GRAM_BLOCK = 512
+
+
+def gram(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Return ``rows.T @ rows`` in double precision.
+
+    Factors are mostly zeros, which are skipped; and BLAS, for products this narrow, loses more by waking its threads
+    than it gains. Blocks of fixed size are added in order, so the sum does not depend on the number of cores.
+    """
+    blocks = -(-len(rows) // GRAM_BLOCK)
+    partial = np.zeros((blocks, rows.shape[1], rows.shape[1]))
+    share_out(
+        lambda start, stop: _gram(rows, partial, start, stop), np.arange(blocks + 1) * GRAM_BLOCK * rows.shape[1] ** 2
+    )
+    total: NDArray[np.float64] = partial.sum(axis=0)
+    return total
+
+
+@compiled
+def _gram(rows: NDArray[Any], partial: NDArray[np.float64], start: int, stop: int) -> None:
+    for block in range(start, stop):
+        sums = partial[block]
+        for i in range(block * GRAM_BLOCK, min((block + 1) * GRAM_BLOCK, rows.shape[0])):
+            row = rows[i]
+            for j in range(rows.shape[1]):
+                length = row[j]
+                if length != 0:
+                    for m in range(rows.shape[1]):
+                        sums[j, m] += length * row[m]
+
+
+@compiled
+def multiply(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    ends: NDArray[Any],
+    factor: NDArray[Any],
+    product: NDArray[Any],
+    start: int,
+    stop: int,
+) -> None:
+    """Set rows of `product` to those of the CSR matrix (data, indices, ends) times the dense `factor`.
+
+    Four stored entries are added at a time, which saves three of four passes over the sum; it is kept in float64.
+    """
+    size = factor.shape[1]
+    total = np.empty(size, dtype=np.float64)
+    for i in range(start, stop):
+        for j in range(size):
+            total[j] = 0.0
+        place = ends[i]
+        end = ends[i + 1]
+        while place + 4 <= end:
+            x0, x1, x2, x3 = data[place], data[place + 1], data[place + 2], data[place + 3]
+            f0, f1 = factor[indices[place]], factor[indices[place + 1]]
+            f2, f3 = factor[indices[place + 2]], factor[indices[place + 3]]
+            for j in range(size):
+                total[j] += (x0 * f0[j] + x1 * f1[j]) + (x2 * f2[j] + x3 * f3[j])
+            place += 4
+        while place < end:
+            x = data[place]
+            f = factor[indices[place]]
+            for j in range(size):
+                total[j] += x * f[j]
+            place += 1
+        for j in range(size):
+            product[i, j] = total[j]
+
+
+@compiled
+def set_aside(
+    rows: NDArray[Any], fitted: NDArray[Any], threshold: float, bound: float, sizes: NDArray[Any], start: int, stop: int
+) -> None:
+    """Replace `fitted` by ``rows - R``, where R minimises ``1/2 (rows - fitted - R)**2 + threshold |R|`` over ``|R| <= bound``.
+
+    That is soft-thresholding of the residual, cut at the bound. `sizes` receives the sum of ``|R|`` of every row.
+    """
+    for i in range(start, stop):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            residual = rows[i, j] - fitted[i, j]
+            size = min(max(abs(residual) - threshold, 0.0), bound)
+            total += size
+            fitted[i, j] = rows[i, j] - (size if residual > 0 else -size)
+        sizes[i] = total

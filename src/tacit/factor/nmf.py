@@ -1,0 +1,251 @@
+"""Non-negative matrix factorisation, without privacy: the estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+
+from tacit.channel import Clear, Outcome, Program, run
+from tacit.errors import InvalidInputError, words
+from tacit.factor.nmf_program import Settings, batch_program, nmf_program
+from tacit.factor.nmf_start import starting_dictionary
+from tacit.factor.nmf_steps import Outliers, Penalty, solve_rows
+from tacit.factor.products import Table
+from tacit.factor.saved import SavedModel
+from tacit.validation import check_count, check_positive, check_rate, check_seed
+from tacit.validation import check_non_negative as check_at_least_zero
+
+
+class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEstimator):  # type: ignore[misc]
+    r"""Non-negative matrix factorisation :math:`X \approx W T`, with outliers set aside if asked for.
+
+    .. math::
+
+        \min_{W, T \ge 0,\ |R| \le M}\ \tfrac12\|X - WT - R\|_F^2 + \lambda\|R\|_1
+            + l_1^W \|W\|_1 + \tfrac{l_2^W}{2} \|W\|_F^2 + l_1^T \|T\|_1 + \tfrac{l_2^T}{2} \|T\|_F^2
+
+    Accelerated HALS with extrapolation; the objective never increases. `X` may be dense or sparse (CSR), float32 or
+    float64. Without outliers a sparse `X` is never made dense; with them, a few rows at a time are, and the
+    work is that of a dense table. Runs on ``NUMBA_NUM_THREADS`` threads, all cores if that is not set.
+
+    Parameters
+    ----------
+    n_components : int
+        Rank k of the factorisation, at most the number of features.
+    outliers : float, optional
+        The :math:`\lambda` of the model: what an outlier costs per unit of its size, so a residual below it is not one.
+        Without it there is no R.
+    outlier_bound : float, default=inf
+        The largest size M of an outlier.
+    init : {"nndsvd", "random"} or ndarray of shape (n_components, n_features), default="nndsvd"
+        The starting dictionary.
+    max_iter : int, default=200
+        Most sweeps.
+    tol : float, default=1e-5
+        Stop when a sweep lowers the objective by less than this share of it; 0 makes all sweeps.
+    l1_W, l2_W, l1_T, l2_T : float, default=0.0
+        Penalties of the factors. They are not scaled by the size of `X`. One on a single factor shrinks it and grows the
+        other, which undoes it; penalise both, or neither.
+    forget_factor : float, default=0.7
+        In `partial_fit`: what the statistics of earlier batches count, at every new batch.
+    random_state : int, default=0
+        Seed of the random start, and of the randomised SVD.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The dictionary T. Its rows have unit length if there are no penalties.
+    reconstruction_err_ : float
+        Frobenius norm of ``X - W T - R`` on the data last fitted.
+    loss_curve_ : ndarray of shape (n_iter_,)
+        The objective after every sweep; a sweep that was taken back repeats the value before it.
+    n_iter_ : int
+        Number of sweeps, or of batches.
+    sum_WX_, sum_WW_ : ndarray
+        :math:`W^\top (X - R)` and :math:`W^\top W`, from which `partial_fit` goes on.
+    guarantee_ : Guarantee
+        That there is none.
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        Where the columns have names.
+
+    Privacy
+    -------
+    None: every number of the model depends on the data without noise.
+
+    References
+    ----------
+    Gillis & Glineur 2012 (accelerated HALS), Ang & Gillis 2019 (extrapolation), Boutsidis & Gallopoulos 2008 (NNDSVD),
+    Mairal et al. 2010 (online), Saha & Imtiaz 2022 (outliers).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit import NMF
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.random((60, 3)) @ generator.random((3, 12))
+    >>> model = NMF(3, tol=0).fit(X)
+    >>> bool(model.reconstruction_err_ < 0.01 * np.linalg.norm(X))
+    True
+    """
+
+    _released = ("components_", "reconstruction_err_", "loss_curve_", "n_iter_", "sum_WX_", "sum_WW_", "n_features_in_")
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        outliers: float | None = None,
+        outlier_bound: float = np.inf,
+        init: Any = "nndsvd",
+        max_iter: int = 200,
+        tol: float = 1e-5,
+        l1_W: float = 0.0,
+        l2_W: float = 0.0,
+        l1_T: float = 0.0,
+        l2_T: float = 0.0,
+        forget_factor: float = 0.7,
+        random_state: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.outliers = outliers
+        self.outlier_bound = outlier_bound
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.l1_W = l1_W
+        self.l2_W = l2_W
+        self.l1_T = l1_T
+        self.l2_T = l2_T
+        self.forget_factor = forget_factor
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> NMF:
+        """Learn the dictionary of the rows of `X`."""
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
+        """Learn the dictionary of the rows of `X`; return their W, as `transform` would."""
+        X, outcome = self._fit(X)
+        return self._solved(X, outcome.private["W"])
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Return W for new rows: each solved for the dictionary, to convergence."""
+        check_is_fitted(self)
+        return self._solved(self._validated(X, reset=False))
+
+    def inverse_transform(self, W: Any) -> NDArray[Any]:
+        """Return ``W T``."""
+        check_is_fitted(self)
+        product: NDArray[Any] = np.asarray(W) @ self.components_
+        return product
+
+    def outliers_of(self, X: Any) -> Any:
+        """Return R for the rows of `X`, sparse: what the dictionary does not explain and the model set aside."""
+        from scipy.sparse import csr_array, vstack
+
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        parts, limits = [], self._settings().outliers
+        if limits is None:
+            return csr_array(X.shape, dtype=X.dtype)
+        for rows, cleaned, _ in Table(X).clean_blocks(
+            self._solved(X), self.components_, limits.threshold, limits.bound
+        ):
+            block = X[rows] if isinstance(X, np.ndarray) else X[rows].toarray()
+            parts.append(csr_array(block - cleaned))
+        return vstack(parts, format="csr")
+
+    def partial_fit(self, X: Any, y: Any = None) -> NMF:
+        """Improve the dictionary by one batch of rows.
+
+        The statistics of the batch are added to those of earlier ones, which fade by `forget_factor`. The first batch is
+        fitted in full.
+        """
+        if not hasattr(self, "components_"):
+            return self.fit(X)
+        X = self._validated(X, reset=False)
+        forget = check_rate(self.forget_factor, "forget_factor")
+        batch = batch_program(X, self.components_, self.sum_WX_, self.sum_WW_, forget=forget, settings=self._settings())
+        self._learn(batch, X.dtype)
+        self.n_iter_ += 1
+        return self
+
+    def _fit(self, X: Any) -> tuple[Any, Outcome]:
+        settings = self._settings()
+        k = check_count(self.n_components, "n_components")
+        seed = check_seed(self.random_state)
+        X = self._validated(X, reset=True)
+        if k > X.shape[1]:
+            raise InvalidInputError(
+                f"n_components of at most n_features = {X.shape[1]} (n_features={X.shape[1]})",
+                k,
+                "Ask for fewer components.",
+            )
+        T = starting_dictionary(self.init, X, k, random_state=seed)
+        outcome = self._learn(nmf_program(X, T, settings=settings), X.dtype)
+        self.loss_curve_ = outcome.public["loss_curve"]
+        self.n_iter_ = len(self.loss_curve_)
+        return X, outcome
+
+    def _learn(self, program: Program, dtype: Any) -> Outcome:
+        channel = Clear()
+        outcome = run(program, channel)
+        self.components_ = np.ascontiguousarray(outcome.public["T"], dtype=dtype)
+        self.sum_WX_, self.sum_WW_ = outcome.public["WX"], outcome.public["WW"]
+        self.reconstruction_err_ = float(np.sqrt(outcome.public["squared_error"]))
+        self.guarantee_ = channel.guarantee
+        return outcome
+
+    def _solved(self, X: Any, W: NDArray[Any] | None = None) -> NDArray[Any]:
+        settings = self._settings()
+        return solve_rows(X, self.components_, W, penalty=settings.row_penalty, outliers=settings.outliers)
+
+    def _settings(self) -> Settings:
+        outliers = None
+        if self.outliers is not None:
+            bound = check_positive(self.outlier_bound, "outlier_bound", infinite=True)
+            outliers = Outliers(check_positive(self.outliers, "outliers"), bound)
+        penalties = {name: check_at_least_zero(getattr(self, name), name) for name in ("l1_W", "l2_W", "l1_T", "l2_T")}
+        return Settings(
+            outliers=outliers,
+            row_penalty=Penalty(penalties["l1_W"], penalties["l2_W"]),
+            dictionary_penalty=Penalty(penalties["l1_T"], penalties["l2_T"]),
+            max_iter=check_count(self.max_iter, "max_iter"),
+            tol=check_at_least_zero(self.tol, "tol"),
+        )
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        """Return `X` as a non-negative array or CSR matrix of floats, not all zero, or raise with what to do."""
+        try:
+            X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+            check_non_negative(X, type(self).__name__)
+        except (ValueError, TypeError) as error:
+            if isinstance(error, InvalidInputError) or not isinstance(error, ValueError):
+                raise
+            raise InvalidInputError(
+                "a table of finite numbers of at least 0",
+                words(str(error).split("\n")[0]),
+                "Reshape your data to one row a record; impute, clip or drop what is not such a number.",
+            ) from error
+        if reset and (X if isinstance(X, np.ndarray) else X.data).max(initial=0) == 0:
+            raise InvalidInputError(
+                "at least one entry above 0", words("a table of zeros"), "There is nothing to factorise."
+            )
+        return X
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])

@@ -1,0 +1,192 @@
+r"""Non-negative factorisation as a program: rows step, one sum, dictionary step; and the same for one mini-batch.
+
+.. math:: \min_{W, T \ge 0,\ |R| \le M}\ \frac12\|X - WT - R\|_F^2 + \lambda\|R\|_1 + \text{penalties of } W \text{ and } T
+
+Every holder has its own rows of X, W and R; the dictionary T is shared. A sweep starts not at T but a little further along
+the way that T last moved. If that did not lower the objective, the sweep is taken back by all holders and made again
+without the lead, so the objective never increases. The lead, the objective and the decision follow from totals alone.
+
+References
+----------
+A. M. S. Ang, N. Gillis, "Accelerating nonnegative matrix factorization algorithms using extrapolation", Neural Computation
+31(2), 2019. There both factors are extrapolated; here the shared one only, as each row is nearly solved for its dictionary.
+J. Mairal, F. Bach, J. Ponce, G. Sapiro, "Online learning for matrix factorization and sparse coding", JMLR 11, 2010.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.channel import Outcome, Program, Sum, Total
+from tacit.factor.nmf_steps import NO_PENALTY, Outliers, Penalty, solve_dictionary, solve_rows, total_rows
+from tacit.factor.products import Table
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all holders of a run agree on.
+
+    Parameters
+    ----------
+    outliers : Outliers, optional
+    row_penalty, dictionary_penalty : Penalty
+        On W and on T.
+    max_iter : int
+        Most sweeps, which is the number of sums.
+    tol : float
+        Stop when a sweep lowers the objective by less than this share of it; 0 makes all sweeps.
+    row_sweeps, row_shrink, dictionary_sweeps, dictionary_shrink
+        How far each half of a sweep goes; see `solve_rows`. The dictionary step costs little next to the sum that
+        precedes it, so it goes further.
+    """
+
+    outliers: Outliers | None = None
+    row_penalty: Penalty = NO_PENALTY
+    dictionary_penalty: Penalty = NO_PENALTY
+    max_iter: int = 200
+    tol: float = 1e-5
+    row_sweeps: int = 20
+    row_shrink: float = 0.1
+    dictionary_sweeps: int = 50
+    dictionary_shrink: float = 1e-3
+
+
+@dataclass
+class Lead:
+    """How far ahead of T a sweep starts, as a share of T's last move: it grows while that works and is cut when it fails.
+
+    It starts small: a long lead in the first sweeps, when T moves most, ended in worse optima.
+    """
+
+    share: float = 0.1
+    most: float = 1.0
+    growth: float = 1.2
+    growth_of_most: float = 1.01
+    cut: float = 1.5
+
+    def worked(self) -> None:
+        """Go a little further next time."""
+        self.share = min(self.most, self.growth * self.share)
+        self.most = min(1.0, self.growth_of_most * self.most)
+
+    def failed(self) -> None:
+        """Go less far, and do not return soon to the share that failed."""
+        self.most, self.share = self.share, self.share / self.cut
+
+
+def nmf_program(X: Any, T: NDArray[Any], *, settings: Settings) -> Program:
+    """One holder's view of the factorisation of all holders' rows, from the dictionary `T` (k x d), the same for all.
+
+    The outcome's public part has ``T``, the last totals ``WX`` and ``WW``, ``squared_error`` (of ``X - WT - R``, all holders)
+    and ``loss_curve`` (the objective after every sweep); the private part has this holder's ``W``. Without penalties,
+    which would fix the scale, the rows of T are brought to unit length.
+    """
+    table = Table(X)
+    ahead = T = np.asarray(T, dtype=np.float64)
+    W, best, squared_error, lead = None, np.inf, np.inf, Lead()
+    curve: list[float] = []
+    for _ in range(settings.max_iter):
+        tried = _rows_step(table, ahead, W, settings)
+        answer = yield _sum(table, ahead, tried, settings)
+        moved, value = _dictionary_step(ahead, answer.WX, answer.WW, settings)
+        objective = float(answer.own[0] + answer.own[1]) + value
+        if objective > best:
+            curve.append(best)
+            if ahead is T:  # a sweep without a lead fails by rounding only: there is nothing left to gain
+                break
+            ahead = T
+            lead.failed()
+            continue
+        curve.append(objective)
+        gained, squared_error = best - objective, _squared_error(answer, value, moved, settings)
+        ahead = moved if W is None else _extrapolated(T, moved, lead.share)
+        W, T, best = tried, moved, objective
+        lead.worked()
+        if gained <= settings.tol * objective and settings.tol > 0:
+            break
+    assert W is not None
+    del ahead, moved, tried  # large, and not needed while the results are scaled
+    public, scale = _released(T, answer.WX, answer.WW, squared_error, settings)
+    return Outcome(public={**public, "loss_curve": np.array(curve)}, private={"W": W * scale.astype(W.dtype)})
+
+
+def batch_program(
+    X: Any, T: NDArray[Any], WX: NDArray[Any], WW: NDArray[Any], *, forget: float, settings: Settings
+) -> Program:
+    """One holder's view of one mini-batch of online factorisation; the outcome is as that of `nmf_program`, without a curve.
+
+    The batch's rows are solved for the current dictionary, their totals are added to those of earlier batches (`WX` and `WW`),
+    which count `forget` times as much as they did, and the dictionary is solved from the sums.
+    """
+    table = Table(X)
+    T = np.asarray(T, dtype=np.float64)
+    W = _rows_step(table, T, None, settings)
+    total = yield _sum(table, T, W, settings)
+    WX, WW = forget * WX + total.WX, forget * WW + total.WW
+    T, _ = _dictionary_step(T, WX, WW, settings)
+    residual = 2 * float(total.own[0]) - 2 * float(np.vdot(total.WX, T)) + float(np.vdot(total.WW, T @ T.T))
+    public, scale = _released(T, WX, WW, max(residual, 0.0), settings)
+    return Outcome(public=public, private={"W": W * scale.astype(W.dtype)})
+
+
+def _rows_step(table: Table, T: NDArray[Any], W: NDArray[Any] | None, settings: Settings) -> NDArray[Any]:
+    return solve_rows(
+        table,
+        T,
+        W,
+        penalty=settings.row_penalty,
+        outliers=settings.outliers,
+        most_sweeps=settings.row_sweeps,
+        shrink=settings.row_shrink,
+    )
+
+
+def _sum(table: Table, T: NDArray[Any], W: NDArray[Any], settings: Settings) -> Sum:
+    own = total_rows(table, T, W, penalty=settings.row_penalty, outliers=settings.outliers)
+    return Sum(WX=own.WX, WW=own.WW, own=own.own)
+
+
+def _dictionary_step(
+    T: NDArray[np.float64], WX: NDArray[np.float64], WW: NDArray[np.float64], settings: Settings
+) -> tuple[NDArray[np.float64], float]:
+    return solve_dictionary(
+        T,
+        WX,
+        WW,
+        penalty=settings.dictionary_penalty,
+        most_sweeps=settings.dictionary_sweeps,
+        shrink=settings.dictionary_shrink,
+    )
+
+
+def _extrapolated(T: NDArray[np.float64], moved: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """Return ``max(moved + share * (moved - T), 0)``, in one array."""
+    ahead = moved - T
+    ahead *= share
+    ahead += moved
+    return np.maximum(ahead, 0, out=ahead)
+
+
+def _squared_error(total: Total, value: float, T: NDArray[np.float64], settings: Settings) -> float:
+    """Return what is left of the objective, doubled, without any penalty: the squared norm of X - WT - R."""
+    return max(0.0, 2 * (float(total.own[0]) + value - settings.dictionary_penalty.of(T)))
+
+
+def _released(
+    T: NDArray[np.float64],
+    WX: NDArray[np.float64],
+    WW: NDArray[np.float64],
+    squared_error: float,
+    settings: Settings,
+) -> tuple[dict[str, Any], NDArray[np.float64]]:
+    """Return what is public, in its final scale, and the factors by which each holder scales its columns of W."""
+    lengths = np.linalg.norm(T, axis=1)
+    free = not (settings.row_penalty or settings.dictionary_penalty)
+    scale = np.where((lengths > 0) & free, lengths, 1.0)
+    T /= scale[:, None]
+    public = {"T": T, "WX": WX * scale[:, None], "WW": WW * np.outer(scale, scale), "squared_error": squared_error}
+    return public, scale

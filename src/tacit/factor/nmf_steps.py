@@ -1,0 +1,223 @@
+r"""The two halves of a sweep of non-negative factorisation, each a non-negative least-squares problem with a small Gram matrix.
+
+With the dictionary T fixed, every row w of W minimises a quadratic with Gram matrix :math:`T T^\top`; with W fixed, every
+column of T one with :math:`W^\top W`. Both are lowered by HALS, coordinate after coordinate, for several sweeps a Gram matrix.
+
+References
+----------
+N. Gillis, F. Glineur, "Accelerated multiplicative updates and hierarchical ALS algorithms for nonnegative matrix
+factorization", Neural Computation 24(4), 2012.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.factor.kernels import descend, gram, share_out
+from tacit.factor.products import Table
+
+TO_CONVERGENCE = 1e-14
+MOST_SWEEPS = 2000
+ROUNDS_WITH_OUTLIERS = 500
+
+
+@dataclass(frozen=True)
+class Penalty:
+    r"""What a factor F costs beside the fit: :math:`l_1 \sum |F_{ij}| + \frac{l_2}{2} \sum F_{ij}^2`."""
+
+    l1: float = 0.0
+    l2: float = 0.0
+
+    def of(self, factor: NDArray[Any]) -> float:
+        """Return the penalty of a non-negative factor."""
+        total = self.l1 * float(np.sum(factor, dtype=np.float64)) if self.l1 else 0.0
+        return total + (self.l2 / 2 * float(np.sum(np.square(factor), dtype=np.float64)) if self.l2 else 0.0)
+
+    def __bool__(self) -> bool:
+        return self.l1 > 0 or self.l2 > 0
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """The cost of an outlier per unit of its size, and the largest size it may have."""
+
+    threshold: float
+    bound: float
+
+
+class Statistics(NamedTuple):
+    """What the dictionary step needs of a holder's rows; all of it adds up over rows and holders."""
+
+    WX: NDArray[np.float64]
+    WW: NDArray[np.float64]
+    own: NDArray[np.float64]
+
+
+NO_PENALTY = Penalty()
+
+
+def solve_rows(
+    X: Table | Any,
+    T: NDArray[Any],
+    W: NDArray[Any] | None = None,
+    *,
+    penalty: Penalty = NO_PENALTY,
+    outliers: Outliers | None = None,
+    most_sweeps: int = MOST_SWEEPS,
+    shrink: float = TO_CONVERGENCE,
+) -> NDArray[Any]:
+    r"""Lower :math:`\frac12\|X - WT - R\|_F^2 + \lambda\|R\|_1` plus the penalty over :math:`W \ge 0` (and R), from `W`.
+
+    Parameters
+    ----------
+    X : Table, ndarray or CSR matrix of shape (n, d)
+    T : ndarray of shape (k, d)
+        The dictionary.
+    W : ndarray of shape (n, k), optional
+        Where to start; zeros if not given. It is left as it is.
+    penalty : Penalty, optional
+        On W.
+    outliers : Outliers, optional
+        Lets R take what the dictionary does not explain.
+    most_sweeps : int
+        Most sweeps over the coordinates. With outliers, R and W are minimised in turn, once if this is less than the
+        default, and else to convergence.
+    shrink : float
+        A row is done when a sweep moves less than this share of what its first sweep moved (squared length). The default
+        solves to convergence. Each row is judged by itself, so that the result of a row does not depend on the others.
+
+    Returns
+    -------
+    W : ndarray of shape (n, k)
+        In the precision of `X`.
+    """
+    table = X if isinstance(X, Table) else Table(X)
+    W = (
+        np.zeros((table.shape[0], len(T)), dtype=table.dtype)
+        if W is None
+        else np.array(W, dtype=table.dtype, order="C")
+    )
+    columns = np.ascontiguousarray(T.T, dtype=table.dtype)
+    square = gram(columns).astype(table.dtype)
+    if outliers is None:
+        _descend(square, table.times(columns), W, penalty, most_sweeps, shrink)
+        return W
+    if most_sweeps < MOST_SWEEPS:
+        return _alternate(table, T, square, W, W, outliers, penalty, most_sweeps, shrink)
+    # Eliminating R leaves a convex cost of W that curves no more than the square's; a round is a proximal gradient step
+    # in that metric, and Nesterov's momentum, restarted row by row when it points uphill, makes the rounds few.
+    momentum = np.ones((len(W), 1), dtype=W.dtype)
+    ahead = W
+    for _ in range(ROUNDS_WITH_OUTLIERS):
+        moved = _alternate(table, T, square, W, ahead, outliers, penalty, most_sweeps, shrink)
+        step = moved - W
+        if np.abs(step).max(initial=0) <= np.finfo(W.dtype).eps ** 0.75 * moved.max(initial=0):
+            return moved
+        uphill = np.sum(((ahead - moved) @ square) * step, axis=1, keepdims=True) > 0
+        momentum[uphill] = 1
+        grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = moved + (momentum - 1) / grown * step
+        W, momentum = moved, grown
+    return W
+
+
+def _alternate(
+    table: Table,
+    T: NDArray[Any],
+    square: NDArray[Any],
+    W: NDArray[Any],
+    ahead: NDArray[Any],
+    outliers: Outliers,
+    penalty: Penalty,
+    most_sweeps: int,
+    shrink: float,
+) -> NDArray[Any]:
+    """Return W lowered, from `W`, for the outliers R that are best at `ahead`."""
+    moved = W.copy()
+    columns = np.ascontiguousarray(T.T, dtype=table.dtype)
+    for rows, cleaned, _ in table.clean_blocks(ahead, T, outliers.threshold, outliers.bound):
+        _descend(square, cleaned @ columns, moved[rows], penalty, most_sweeps, shrink)
+    return moved
+
+
+def total_rows(
+    X: Table, T: NDArray[Any], W: NDArray[Any], *, penalty: Penalty = NO_PENALTY, outliers: Outliers | None = None
+) -> Statistics:
+    r"""Return the statistics of these rows and their factors.
+
+    Returns
+    -------
+    Statistics
+        ``WX``: :math:`W^\top (X - R)` (k x d), ``WW``: :math:`W^\top W` (k x k), and ``own``: the parts of the objective
+        that T does not enter, :math:`\frac12\|X - R\|_F^2` and the penalties of W and R.
+    """
+    penalties = penalty.of(W)
+    if outliers is None:
+        WX, squares = X.transposed_times(W), X.squares
+    else:
+        WX, squares = np.zeros((X.shape[1], W.shape[1])), 0.0
+        for rows, cleaned, size in X.clean_blocks(W, T, outliers.threshold, outliers.bound):
+            WX += cleaned.T @ W[rows]
+            squares += float(np.sum(np.square(cleaned), dtype=np.float64))
+            penalties += outliers.threshold * size
+    return Statistics(WX.T, gram(W), np.array([squares / 2, penalties]))
+
+
+def solve_dictionary(
+    T: NDArray[np.float64],
+    WX: NDArray[np.float64],
+    WW: NDArray[np.float64],
+    *,
+    penalty: Penalty = NO_PENALTY,
+    most_sweeps: int = MOST_SWEEPS,
+    shrink: float = TO_CONVERGENCE,
+) -> tuple[NDArray[np.float64], float]:
+    r"""Lower :math:`\frac12\langle WW, T T^\top\rangle - \langle WX, T\rangle` plus the penalty over :math:`T \ge 0`, from `T`.
+
+    It sees the totals only, and its sums run in a fixed order: holders with the same totals get the same T, bit by bit.
+
+    Parameters
+    ----------
+    T : ndarray of shape (k, d)
+        Where to start; left as it is.
+    WX : ndarray of shape (k, d)
+    WW : ndarray of shape (k, k)
+        Symmetric and positive semi-definite.
+    penalty : Penalty, optional
+        On T.
+    most_sweeps, shrink
+        As in `solve_rows`, for the columns of T.
+
+    Returns
+    -------
+    T : ndarray of shape (k, d)
+    value : float
+        The minimum reached; the objective is this plus what T does not enter.
+    """
+    columns = np.array(T.T, dtype=np.float64, order="C")
+    values = _descend(WW, np.ascontiguousarray(WX.T), columns, penalty, most_sweeps, shrink)
+    return columns.T, float(np.cumsum(values)[-1])  # a running sum has one order, np.sum has the processor's
+
+
+def _descend(
+    square: NDArray[Any], linear: NDArray[Any], rows: NDArray[Any], penalty: Penalty, most_sweeps: int, shrink: float
+) -> NDArray[np.float64]:
+    """Lower the penalised quadratic of every row, in place; return the minima."""
+    square = np.ascontiguousarray(square + penalty.l2 * np.eye(len(square)), dtype=rows.dtype)
+    if penalty.l1:
+        linear = linear - rows.dtype.type(penalty.l1)
+    curvature = np.diag(square)
+    # a coordinate without curvature is one that the data say nothing about: it stays where it is
+    informed = curvature >= np.finfo(rows.dtype).tiny
+    inverse = np.where(informed, 1 / np.where(informed, curvature, 1), 0).astype(rows.dtype)
+    rounding = float(np.finfo(rows.dtype).eps) ** 2
+    values = np.empty(len(rows))
+    share_out(
+        lambda start, stop: descend(square, inverse, linear, rows, values, most_sweeps, shrink, rounding, start, stop),
+        np.arange(len(rows) + 1) * square.size,
+    )
+    return values

@@ -1,0 +1,285 @@
+"""Non-negative factorisation whose dictionary may be released."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from tacit.channel import Clear, Outcome, Program, Step, on_public_data, run
+from tacit.errors import InvalidInputError, words
+from tacit.factor.centred_moments import CentredMoments, centred_moments_program, planned_steps
+from tacit.factor.nmf import NMF
+from tacit.factor.nmf_start import nndsvd
+from tacit.factor.nmf_steps import solve_rows
+from tacit.factor.private import PrivacyWarning, PrivateFit
+from tacit.factor.private_rounds import free_start, published_program, rounds_program, unit_ball
+from tacit.factor.rows import clip_rows, row_norms
+from tacit.privacy.entropy import secure_generator
+from tacit.privacy.guarantee import Guarantee
+from tacit.validation import check_choice, check_count, check_epsilon, check_positive, check_rate, check_seed
+
+METHODS = ("moments", "rounds", "published")
+SYNTHETIC_ROWS = 4000
+NOISY_START_WEIGHT = 2.0
+"""With ``start="noisy"`` the three sums of the start get this share of the budget, against 1 for all rounds together."""
+
+UNPROTECTED = (
+    "the published algorithm starts from the NNDSVD of the private data without noise, assumes row norms that it does not "
+    "enforce, and uses the exact number of rows"
+)
+
+
+class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Non-negative matrix factorisation X ~ W T with a differentially private dictionary T.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of rows k of the dictionary.
+    epsilon, delta : float
+        Privacy loss and failure probability of the **whole** fit. ``epsilon=inf`` is `tacit.NMF` on the clipped rows.
+    row_norm : float, default=1.0
+        Public bound on the L2 norm of a row; longer rows are scaled down to it.
+    outliers : float, optional
+        Entries that differ from what the model says by more than this are taken for outliers and cut off. At no extra
+        noise.
+    method : {"moments", "rounds", "published"}, default="moments"
+        "moments": release the rows' mean and covariance once (`tacit.factor.centred_moments`), then factorise
+        synthetic rows drawn from them, which costs nothing more. "rounds": the repaired Algorithm 2 of Saha and
+        Imtiaz, a noisy A = W'W and B = W'X each round. "published": Algorithm 2 as printed; it has **no** guarantee.
+    start : {"free", "noisy"} or array of shape (n_components, n_features), default="free"
+        For "rounds": a random dictionary, one from noisy moments (paid for from the same budget), or a public one.
+    rounds : int, default=10
+        For "rounds" and "published".
+    sampling_rate : float, default=1.0
+        For "rounds": rate of each round's Poisson mini-batch.
+    most_columns : int, default=1000
+        For "moments": at most so many columns, those with the largest noisy sums, enter the covariance; the
+        dictionary is zero on the others.
+    adjacency, max_rows, ledger, dataset, insecure_seed
+        See `PrivateMoments`.
+    random_state : int, default=0
+        Of the free start and of the synthetic rows; it protects nothing and may be public.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The dictionary; rows of L2 norm at most 1.
+    guarantee_ : Guarantee
+    clipped_share_ : float
+        Share of the rows that were longer than `row_norm`. Computed without noise: for the holder's eyes, and not
+        saved.
+
+    Privacy
+    -------
+    Unit: one row. What leaves: the noisy sums that the method's program asks for, three for "moments", `rounds` for
+    "rounds". Why the bound holds: every contribution is clipped for its row alone before it is added, see the
+    programs; the start, the number of rounds, the columns kept and the clipping lengths depend on public settings and
+    on earlier releases only. `transform` uses a row and the released dictionary, and stays with the row's holder.
+
+    References
+    ----------
+    S. Saha, H. Imtiaz. Privacy-preserving non-negative matrix factorization with outliers. 2022.
+
+    Examples
+    --------
+    >>> from tacit import PrivateNMF
+    >>> from tacit.data import make_images
+    >>> X = make_images(3000, side=6, n_parts=4).images
+    >>> model = PrivateNMF(4, epsilon=2.0, delta=1e-6).fit(X)
+    >>> model.components_.shape
+    (4, 36)
+    >>> bool(model.guarantee_.epsilon <= 2.0)
+    True
+    """
+
+    _released = ("components_", "n_features_in_")
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        row_norm: float = 1.0,
+        outliers: float | None = None,
+        method: str = "moments",
+        start: Any = "free",
+        rounds: int = 10,
+        sampling_rate: float = 1.0,
+        most_columns: int = 1000,
+        adjacency: str = "add-remove",
+        max_rows: int = 2**20,
+        ledger: Any = None,
+        dataset: str | None = None,
+        insecure_seed: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.row_norm = row_norm
+        self.outliers = outliers
+        self.method = method
+        self.start = start
+        self.rounds = rounds
+        self.sampling_rate = sampling_rate
+        self.most_columns = most_columns
+        self.adjacency = adjacency
+        self.max_rows = max_rows
+        self.ledger = ledger
+        self.dataset = dataset
+        self.insecure_seed = insecure_seed
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> PrivateNMF:
+        """Learn and release the dictionary of the rows of `X` (dense or sparse, not negative)."""
+        X = self._checked(X)
+        self.clipped_share_ = float((row_norms(X) > self.row_norm).mean())
+        if math.isinf(self.epsilon):
+            plain = NMF(self.n_components, outliers=self.outliers, random_state=self.random_state)
+            self.components_ = plain.fit(clip_rows(X, self.row_norm)).components_
+            self.guarantee_ = plain.guarantee_
+        elif self.method == "published":
+            self._fit_published(X)
+        else:
+            weighted = [] if self.method == "moments" else [Step(self.rounds, 1 / self.rounds, self.sampling_rate)]
+            if self._starts_from_moments():
+                weighted = [*planned_steps(NOISY_START_WEIGHT), *weighted]
+            plan = self._plan(weighted)
+            assert plan is not None
+            self.components_ = self._run(X, self._program(X, plan.noise_multiplier), plan).public["components"]
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """Return the weights of the rows of `X` in the dictionary; they stay with whoever holds the rows."""
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "components_")
+        X = self._validated(X, reset=False)
+        _check_sign(X)
+        return solve_rows(X, self.components_)
+
+    def inverse_transform(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the rows that the weights stand for."""
+        rows: NDArray[np.float64] = np.asarray(W) @ self.components_
+        return rows
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _checked(self, X: Any) -> Any:
+        check_epsilon(self.epsilon, infinite=True)
+        check_count(self.n_components, "n_components")
+        check_positive(self.row_norm, "row_norm")
+        check_choice(self.method, "method", METHODS)
+        check_count(self.rounds, "rounds")
+        check_rate(self.sampling_rate)
+        check_count(self.most_columns, "most_columns")
+        check_seed(self.random_state)
+        if self.outliers is not None:
+            check_positive(self.outliers, "outliers")
+        X = self._validated(X)
+        _check_sign(X)
+        return X
+
+    def _starts_from_moments(self) -> bool:
+        return self.method == "moments" or (isinstance(self.start, str) and self.start == "noisy")
+
+    def _program(self, X: Any, noise_multiplier: float) -> Program:
+        if self._starts_from_moments():
+            found = yield from centred_moments_program(
+                X,
+                row_norm=self.row_norm,
+                noise_multiplier=noise_multiplier,
+                most_columns=self.most_columns,
+                outliers=self.outliers,
+                weight=NOISY_START_WEIGHT,
+            )
+            T = dictionary_of(found.public["moments"], self.n_components, X.shape[1], self.random_state)
+        else:
+            T = self._given_start(X)
+        if self.method == "moments":
+            return Outcome({"components": T})
+        return (
+            yield from rounds_program(
+                X,
+                T,
+                rounds=self.rounds,
+                row_norm=self.row_norm,
+                outliers=self.outliers,
+                sampling_rate=self.sampling_rate,
+                weight=1 / self.rounds,
+            )
+        )
+
+    def _given_start(self, X: Any) -> NDArray[np.float64]:
+        if isinstance(self.start, str):
+            check_choice(self.start, "start", ("free", "noisy"))
+            return free_start(self.n_components, X.shape[1], np.random.default_rng(self.random_state))
+        start = np.asarray(self.start, dtype=np.float64)
+        if start.shape != (self.n_components, X.shape[1]) or not np.all(start >= 0) or not np.all(np.isfinite(start)):
+            raise InvalidInputError(
+                f"start to be 'free', 'noisy' or a non-negative dictionary of shape {(self.n_components, X.shape[1])}",
+                words(f"an array of shape {start.shape}"),
+                "Give one row a component; it must not have been computed from the private data.",
+            )
+        return unit_ball(start)
+
+    def _fit_published(self, X: Any) -> None:
+        _, start = nndsvd(X, self.n_components, random_state=self.random_state)
+        program = published_program(
+            X,
+            unit_ball(start),
+            rounds=self.rounds,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            outliers=self.outliers,
+            generator=secure_generator(),
+        )
+        self.components_ = run(program, Clear()).public["components"]
+        self.guarantee_ = Guarantee.none(UNPROTECTED)
+
+
+def dictionary_of(
+    moments: CentredMoments, n_components: int, n_features: int, random_state: int
+) -> NDArray[np.float64]:
+    """Return the dictionary of synthetic rows with these moments; all of it is post-processing.
+
+    The rows are drawn from the normal distribution with the released mean and covariance and cut off at zero. Columns
+    that the moments left out are zero.
+    """
+    generator = np.random.default_rng(random_state)
+    values, vectors = np.linalg.eigh(moments.covariance)
+    spread = vectors * np.sqrt(np.maximum(values, 0.0))
+    rows = moments.mean + generator.standard_normal((SYNTHETIC_ROWS, len(values))) @ spread.T
+    size = min(n_components, len(moments.columns))
+    if size < n_components:
+        warnings.warn(
+            f"Only {size} columns rose above the noise, so only {size} of {n_components} components are not zero. Use a larger "
+            "epsilon, more rows, or fewer components.",
+            PrivacyWarning,
+            stacklevel=2,
+        )
+    T = np.zeros((n_components, n_features))
+    with on_public_data():
+        found = NMF(size, random_state=random_state).fit(np.maximum(rows, 0.0))
+    T[:size, moments.columns] = found.components_
+    return unit_ball(T)
+
+
+def _check_sign(X: Any) -> None:
+    values = X if isinstance(X, np.ndarray) else X.data
+    if values.size and values.min() < 0:
+        raise InvalidInputError(
+            "a table without negative entries",
+            words("negative ones"),
+            "Shift or clip the data by a public amount. Negative values in data passed to X have no meaning here.",
+        )

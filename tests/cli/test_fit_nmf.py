@@ -1,0 +1,144 @@
+"""`tacit fit nmf` on texts, images and matrices, as a user runs it."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import sparse
+from test_cli import invoke, tacit_command
+
+import tacit
+from tacit.data import make_documents, make_images
+from tacit.errors import InvalidInputError
+from tacit.privacy import Ledger
+
+DOCUMENTS = make_documents(1500, n_topics=3, words_per_document=50)
+IMAGES = make_images(1200, side=6, n_parts=3)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    for number, text in enumerate(DOCUMENTS.texts()):
+        (folder / f"{number:04}.txt").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    path = tmp_path_factory.mktemp("public") / "terms.txt"
+    path.write_text("\n".join(DOCUMENTS.terms))
+    return path
+
+
+def test_private_topics_of_a_folder_of_texts(texts, vocabulary, tmp_path):
+    out = tmp_path / "out"
+    found = tacit_command(
+        "fit", "nmf", texts, "--rank", 4, "--epsilon", 3, "--vocabulary", vocabulary, "--output", out, "--json"
+    )
+    assert found.returncode == 0, found.stderr
+    result = json.loads(found.stdout)
+    assert result["guarantee"]["epsilon"] <= 3
+    assert "the vocabulary is public" in result["guarantee"]["sentence"]
+    assert len(result["top_words"]) == 4
+    assert set(result["top_words"][0]) <= set(DOCUMENTS.terms)
+    for measure in ("held-out error", "c_npmi", "u_mass", "similarity to the fit without privacy"):
+        assert np.isfinite(result["measures"][measure])
+    assert json.loads((out / "result.json").read_text()) == result
+    page = (out / "report.html").read_text()
+    assert "without privacy" in page
+    assert "pass on the model, not this page" in page
+    assert "<svg" in page
+    model = tacit.load(out / "model" / "nmf.tacit")
+    assert model.components_.shape == (4, len(DOCUMENTS.terms))
+    assert "vocabulary" in str(model.guarantee_)
+
+
+def test_a_vocabulary_learned_from_private_texts_is_refused(texts, tmp_path):
+    found = tacit_command("fit", "nmf", texts, "--rank", 3, "--epsilon", 1, "--output", tmp_path / "out")
+    assert found.returncode == 2
+    assert "public vocabulary" in found.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_learned_weights_are_refused_for_a_private_fit(texts, vocabulary, tmp_path):
+    found = invoke(
+        "fit",
+        "nmf",
+        texts,
+        "-k",
+        3,
+        "--epsilon",
+        1,
+        "--vocabulary",
+        vocabulary,
+        "--idf",
+        "learned",
+        "--output",
+        tmp_path,
+    )
+    assert isinstance(found.exception, InvalidInputError)
+    assert "inverse document frequencies" in str(found.exception)
+
+
+def test_without_epsilon_everything_may_be_learned(texts, tmp_path):
+    found = invoke("fit", "nmf", texts, "-k", 3, "--idf", "learned", "--output", tmp_path / "out", "--json")
+    assert found.exit_code == 0, found.exception
+    result = json.loads(found.output)
+    assert result["guarantee"]["epsilon"] is None
+    assert result["measures"]["c_npmi"] > 0
+
+
+def test_images_are_drawn(tmp_path):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for number, image in enumerate(IMAGES.images[:300]):
+        Image.fromarray((255 * image.reshape(6, 6)).astype(np.uint8)).save(folder / f"{number}.png")
+    found = invoke("fit", "nmf", folder, "-k", 3, "--epsilon", 8, "--output", tmp_path / "out", "--json")
+    assert found.exit_code == 0, found.exception
+    assert "Parts" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_matrix_with_terms_and_a_ledger(tmp_path):
+    counts = sparse.csr_matrix(DOCUMENTS.counts)
+    np.savez(
+        tmp_path / "counts.npz",
+        **{name: getattr(counts, name) for name in ("data", "indices", "indptr")},
+        shape=counts.shape,
+        format=np.array(b"csr"),
+        terms=np.array(DOCUMENTS.terms),
+    )
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("documents", 1.5, 1e-6)
+    arguments = ["fit", "nmf", tmp_path / "counts.npz", "-k", 3, "--epsilon", 1, "--ledger", ledger.path]
+    arguments += ["--dataset", "documents", "--output", tmp_path / "out", "--json"]
+    found = invoke(*arguments)
+    assert found.exit_code == 0, found.exception
+    assert ledger.remaining("documents").spent == pytest.approx(1.0, rel=1e-3)
+    assert tacit_command(*arguments, "--outliers", 0.5).returncode == 0  # 1.0 twice composes to less than 1.5
+    assert tacit_command(*arguments).returncode == 3
+    assert len(ledger.history("documents")) == 2
+
+
+def test_images_in_a_matrix(tmp_path):
+    np.save(tmp_path / "faces.npy", IMAGES.images)
+    found = invoke("fit", "nmf", tmp_path / "faces.npy", "-k", 3, "--image-shape", "6x6", "--output", tmp_path / "out")
+    assert found.exit_code == 0, found.exception
+    assert "held-out error" in found.output
+    wrong = invoke("fit", "nmf", tmp_path / "faces.npy", "-k", 3, "--image-shape", "6x7", "--output", tmp_path / "out")
+    assert "36 pixels" in str(wrong.exception)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--image-shape", "six"], ["--held-out", "1"], ["--epsilon", "0"], ["--epsilon", "1", "--delta", "2"]]
+)
+def test_bad_arguments(arguments, tmp_path):
+    np.save(tmp_path / "faces.npy", IMAGES.images)
+    found = invoke("fit", "nmf", tmp_path / "faces.npy", "-k", 3, *arguments, "--output", tmp_path / "out")
+    assert isinstance(found.exception, InvalidInputError)
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_data(tmp_path):
+    assert "nothing of that name" in str(invoke("fit", "nmf", tmp_path / "nothing", "-k", 3).exception)
