@@ -121,6 +121,18 @@ def test_a_matrix_with_terms_and_a_ledger(tmp_path):
     assert len(ledger.history("documents")) == 2
 
 
+def test_an_account_opened_for_a_file_is_charged_by_a_fit_of_that_file(tmp_path):
+    np.save(tmp_path / "faces.npy", IMAGES.images)
+    path = tmp_path / "ledger.db"
+    terms = ["--epsilon", 2, "--delta", 1e-6, "--ledger", path]
+    assert invoke("budget", "open", "--data", tmp_path / "faces.npy", *terms).exit_code == 0
+    fitted = invoke(
+        "fit", "nmf", tmp_path / "faces.npy", "-k", 2, "--epsilon", 1, "--ledger", path, "--output", tmp_path / "o"
+    )
+    assert fitted.exit_code == 0, fitted.exception
+    assert len(Ledger(path).history(tacit.fingerprint(tmp_path / "faces.npy"))) == 1
+
+
 def test_images_in_a_matrix(tmp_path):
     np.save(tmp_path / "faces.npy", IMAGES.images)
     found = invoke("fit", "nmf", tmp_path / "faces.npy", "-k", 3, "--image-shape", "6x6", "--output", tmp_path / "out")

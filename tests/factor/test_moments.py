@@ -105,6 +105,17 @@ def test_a_data_set_is_found_by_its_content(tmp_path):
     assert len(ledger.history(tacit.fingerprint(X))) == 1
 
 
+def test_a_data_frame_is_found_by_its_own_content(tmp_path):
+    import polars
+
+    frame = polars.DataFrame(X, schema=list("abcd"))
+    ledger = Ledger(tmp_path / "budget.db")
+    ledger.open_account(tacit.fingerprint(frame), 2.0, 1e-6)
+    model = PrivateMoments(ledger=ledger).fit(frame)
+    assert len(ledger.history(tacit.fingerprint(frame))) == 1
+    assert list(model.feature_names_in_) == list("abcd")
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_bad_rows_cost_nothing(tmp_path, bad):
     ledger = Ledger(tmp_path / "budget.db")

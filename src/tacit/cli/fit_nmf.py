@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DATA = typer.Argument(help="A folder of .txt files or of images, or a matrix: npz, mtx, npy, csv, parquet.")
 VOCABULARY = typer.Option(None, help="File with one public term a line.")
 OUTPUT = typer.Option(Path("tacit-nmf"), help="Folder to write to.")
-LEDGER = typer.Option(None, help="Ledger to charge; the account is the data's fingerprint, or --dataset.")
+LEDGER = typer.Option(None, help="Ledger to charge; the account is --dataset, or the fingerprint of DATA.")
 FOR_THE_HOLDER = (
     "Figures marked 'without privacy' and all errors and coherences were computed from the private data without noise. They are "
     "for the holder: pass on the model, not this page."
@@ -61,7 +61,7 @@ def nmf(
             settings={"n_components": rank, "outliers": outliers, "random_state": seed},
             private={"epsilon": math.inf if epsilon is None else epsilon, "delta": delta, "method": method},
             held_out=held_out,
-            account=(ledger, dataset),
+            spending=_account(ledger, dataset, data),
             output=output,
             advance=advance,
         )
@@ -80,14 +80,13 @@ def _fit_and_report(
     settings: dict[str, Any],
     private: dict[str, Any],
     held_out: float,
-    account: tuple[Path | None, str | None],
+    spending: dict[str, Any],
     output: Path,
     advance: Any,
 ) -> dict[str, Any]:
     import numpy as np
 
     from tacit.factor import NMF, PrivateNMF
-    from tacit.privacy import Ledger
 
     kept_out = np.random.default_rng(settings["random_state"]).random(rows.X.shape[0]) < held_out
     train, test = rows.X[~kept_out], rows.X[kept_out]
@@ -96,8 +95,7 @@ def _fit_and_report(
     model: NMF | PrivateNMF = plain
     if math.isfinite(private["epsilon"]):
         advance("fitting with privacy")
-        book = None if account[0] is None else Ledger(account[0], create=False)
-        model = PrivateNMF(**settings, **private, ledger=book, dataset=account[1]).fit(train)
+        model = PrivateNMF(**settings, **private, **spending).fit(train)
         model.guarantee_ = model.guarantee_.assuming(*rows.assumptions)
     advance("measuring")
     measures = _measures(rows, test, model, plain)
@@ -166,6 +164,15 @@ def _report(rows: Prepared, model: Any, plain: Any, measures: dict[str, float]) 
         "Objective of the fit without privacy. The private fit makes a fixed number of releases and does not look at its loss.",
     )
     return report
+
+
+def _account(ledger: Path | None, dataset: str | None, data: Path) -> dict[str, Any]:
+    """Name the account as `tacit budget open` does: by its name, or by the content of the whole of `data`."""
+    if ledger is None:
+        return {}
+    from tacit.privacy import Ledger, fingerprint
+
+    return {"ledger": Ledger(ledger, create=False), "dataset": dataset or fingerprint(data)}
 
 
 def _shape(text: str) -> tuple[int, int]:

@@ -119,10 +119,10 @@ def _choose_plainly(
 
 
 def _choose_privately(model: PrivateNMF, X: Any, ranks: Sequence[int], cost: float) -> RankChoice:
-    X = model._checked(X)
+    rows = model._checked(X)
     plan = model._plan(planned_steps(), choices=(CHOICE_SHARE * model.epsilon,))
     assert plan is not None
-    outcome = model._run(X, _rank_program(X, model, ranks, cost, plan.noise_multiplier), plan)
+    outcome = model._run(X, _rank_program(rows, model, ranks, cost, plan.noise_multiplier), plan)
     model.components_, model.n_components = outcome.public["components"], int(outcome.public["rank"])
     return RankChoice(model.n_components, None, model, model.guarantee_)
 

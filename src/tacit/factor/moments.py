@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from tacit.channel import Outcome, Program, Sum
+from tacit.factor.input import validated
 from tacit.factor.private import PrivateFit
 from tacit.factor.rows import clip_rows
 from tacit.validation import check_positive
@@ -135,10 +136,9 @@ class PrivateMoments(PrivateFit, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> PrivateMoments:
         """Release the moments of the rows of `X` (dense or sparse), once."""
-        X = self._validated(X)
+        rows = validated(self, X, reset=True)
         norm = check_positive(self.row_norm, "row_norm")
-        outcome = self._run(X, moments_program(X, row_norm=norm), self._plan(steps=1))
+        outcome = self._run(X, moments_program(rows, row_norm=norm), self._plan(steps=1))
         for name, value in outcome.public.items():
             setattr(self, f"{name}_", value)
-        self.n_features_in_ = X.shape[1]
         return self

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Clear, Outcome, Program, run
 from tacit.errors import InvalidInputError, words
+from tacit.factor.input import validated
 from tacit.factor.nmf_program import Settings, batch_program, nmf_program
 from tacit.factor.nmf_start import starting_dictionary
 from tacit.factor.nmf_steps import Outliers, Penalty, solve_rows
 from tacit.factor.products import Table
 from tacit.factor.saved import SavedModel
-from tacit.validation import check_count, check_positive, check_rate, check_seed
-from tacit.validation import check_non_negative as check_at_least_zero
+from tacit.validation import check_count, check_non_negative, check_positive, check_rate, check_seed
 
 
 class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEstimator):  # type: ignore[misc]
@@ -211,28 +211,18 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEst
         if self.outliers is not None:
             bound = check_positive(self.outlier_bound, "outlier_bound", infinite=True)
             outliers = Outliers(check_positive(self.outliers, "outliers"), bound)
-        penalties = {name: check_at_least_zero(getattr(self, name), name) for name in ("l1_W", "l2_W", "l1_T", "l2_T")}
+        penalties = {name: check_non_negative(getattr(self, name), name) for name in ("l1_W", "l2_W", "l1_T", "l2_T")}
         return Settings(
             outliers=outliers,
             row_penalty=Penalty(penalties["l1_W"], penalties["l2_W"]),
             dictionary_penalty=Penalty(penalties["l1_T"], penalties["l2_T"]),
             max_iter=check_count(self.max_iter, "max_iter"),
-            tol=check_at_least_zero(self.tol, "tol"),
+            tol=check_non_negative(self.tol, "tol"),
         )
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
         """Return `X` as a non-negative array or CSR matrix of floats, not all zero, or raise with what to do."""
-        try:
-            X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
-            check_non_negative(X, type(self).__name__)
-        except (ValueError, TypeError) as error:
-            if isinstance(error, InvalidInputError) or not isinstance(error, ValueError):
-                raise
-            raise InvalidInputError(
-                "a table of finite numbers of at least 0",
-                words(str(error).split("\n")[0]),
-                "Reshape your data to one row a record; impute, clip or drop what is not such a number.",
-            ) from error
+        X = validated(self, X, reset=reset, dtype=[np.float64, np.float32], non_negative=True)
         if reset and (X if isinstance(X, np.ndarray) else X.data).max(initial=0) == 0:
             raise InvalidInputError(
                 "at least one entry above 0", words("a table of zeros"), "There is nothing to factorise."

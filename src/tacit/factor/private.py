@@ -7,10 +7,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-import numpy as np
-
 from tacit.channel import Channel, Clear, Noisy, Outcome, Plan, Program, Step, run
-from tacit.errors import InvalidInputError, words
 from tacit.factor.saved import SavedModel
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.spending import Spending
@@ -46,22 +43,6 @@ class PrivateFit(SavedModel):
         tags.non_deterministic = True  # fresh noise every time is the point
         return tags
 
-    def _validated(self, X: Any, *, reset: bool = True) -> Any:
-        """Return `X` as a finite float64 array or CSR matrix, or raise with what to do."""
-        from sklearn.utils.validation import validate_data
-
-        try:
-            return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
-        except (ValueError, TypeError) as error:
-            if isinstance(error, InvalidInputError) or not isinstance(error, ValueError):
-                raise
-            first, *rest = str(error).splitlines()
-            raise InvalidInputError(
-                "a table of finite numbers, one row a unit",
-                words(first),
-                " ".join([*rest[-1:], "Convert, impute or drop what is not a number; nothing was charged."]),
-            ) from error
-
     def _plan(self, steps: int | Iterable[Step], choices: Iterable[float] = ()) -> Plan | None:
         """Calibrate the noise for these sums and choices; None where epsilon is infinite and there is none."""
         if math.isinf(check_epsilon(self.epsilon, infinite=True)):
@@ -70,8 +51,11 @@ class PrivateFit(SavedModel):
             self.epsilon, self.delta, steps=steps, unit=self._unit, adjacency=self.adjacency, choices=choices
         )
 
-    def _run(self, X: Any, program: Program, plan: Plan | None) -> Outcome:
-        """Run `program`, which holds the data `X`, over the channel that the plan asks for; keep what it earned."""
+    def _run(self, given: Any, program: Program, plan: Plan | None) -> Outcome:
+        """Run `program` over the channel that the plan asks for; keep what it earned.
+
+        `given` is the data as the caller gave it, whose content names the account if no `dataset` does.
+        """
         if hasattr(self, "guarantee_") and self.ledger is None and self.guarantee_.holds:
             warnings.warn(
                 "This estimator was fitted before: fitting it again on the same people is a second release, and the two "
@@ -79,15 +63,16 @@ class PrivateFit(SavedModel):
                 PrivacyWarning,
                 stacklevel=3,
             )
-        channel = self._channel(X, plan)
+        channel = self._channel(given, plan)
         outcome = run(program, channel)
         self.guarantee_ = channel.guarantee
         return outcome
 
-    def _channel(self, X: Any, plan: Plan | None) -> Channel:
+    def _channel(self, given: Any, plan: Plan | None) -> Channel:
         if plan is None:
             return Clear()
         spending = None
         if self.ledger is not None:
-            spending = Spending.on(self.ledger, X if self.dataset is None else self.dataset, type(self).__name__)
+            account = given if self.dataset is None else self.dataset
+            spending = Spending.on(self.ledger, account, type(self).__name__)
         return Noisy(plan, max_units=self.max_rows, spending=spending, insecure_seed=self.insecure_seed)

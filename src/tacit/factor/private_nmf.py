@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from tacit.channel import Clear, Outcome, Program, Step, on_public_data, run
 from tacit.errors import InvalidInputError, words
 from tacit.factor.centred_moments import CentredMoments, centred_moments_program, planned_steps
+from tacit.factor.input import validated
 from tacit.factor.nmf import NMF
 from tacit.factor.nmf_start import nndsvd
 from tacit.factor.nmf_steps import solve_rows
@@ -139,21 +140,21 @@ class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[m
 
     def fit(self, X: Any, y: Any = None) -> PrivateNMF:
         """Learn and release the dictionary of the rows of `X` (dense or sparse, not negative)."""
-        X = self._checked(X)
-        self.clipped_share_ = float((row_norms(X) > self.row_norm).mean())
+        rows = self._checked(X)
+        self.clipped_share_ = float((row_norms(rows) > self.row_norm).mean())
         if math.isinf(self.epsilon):
             plain = NMF(self.n_components, outliers=self.outliers, random_state=self.random_state)
-            self.components_ = plain.fit(clip_rows(X, self.row_norm)).components_
+            self.components_ = plain.fit(clip_rows(rows, self.row_norm)).components_
             self.guarantee_ = plain.guarantee_
         elif self.method == "published":
-            self._fit_published(X)
+            self._fit_published(rows)
         else:
-            weighted = [] if self.method == "moments" else [Step(self.rounds, 1 / self.rounds, self.sampling_rate)]
+            steps = [] if self.method == "moments" else [Step(self.rounds, 1 / self.rounds, self.sampling_rate)]
             if self._starts_from_moments():
-                weighted = [*planned_steps(NOISY_START_WEIGHT), *weighted]
-            plan = self._plan(weighted)
+                steps = [*planned_steps(NOISY_START_WEIGHT), *steps]
+            plan = self._plan(steps)
             assert plan is not None
-            self.components_ = self._run(X, self._program(X, plan.noise_multiplier), plan).public["components"]
+            self.components_ = self._run(X, self._program(rows, plan.noise_multiplier), plan).public["components"]
         return self
 
     def transform(self, X: Any) -> NDArray[np.float64]:
@@ -161,9 +162,7 @@ class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[m
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(self, "components_")
-        X = self._validated(X, reset=False)
-        _check_sign(X)
-        return solve_rows(X, self.components_)
+        return solve_rows(validated(self, X, reset=False, non_negative=True), self.components_)
 
     def inverse_transform(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the rows that the weights stand for."""
@@ -186,9 +185,7 @@ class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[m
         check_seed(self.random_state)
         if self.outliers is not None:
             check_positive(self.outliers, "outliers")
-        X = self._validated(X)
-        _check_sign(X)
-        return X
+        return validated(self, X, reset=True, non_negative=True)
 
     def _starts_from_moments(self) -> bool:
         return self.method == "moments" or (isinstance(self.start, str) and self.start == "noisy")
@@ -273,13 +270,3 @@ def dictionary_of(
         found = NMF(size, random_state=random_state).fit(np.maximum(rows, 0.0))
     T[:size, moments.columns] = found.components_
     return unit_ball(T)
-
-
-def _check_sign(X: Any) -> None:
-    values = X if isinstance(X, np.ndarray) else X.data
-    if values.size and values.min() < 0:
-        raise InvalidInputError(
-            "a table without negative entries",
-            words("negative ones"),
-            "Shift or clip the data by a public amount. Negative values in data passed to X have no meaning here.",
-        )
