@@ -26,7 +26,7 @@ from sklearn import decomposition
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from tacit import NMF
-from tacit.factor.nmf_start import nndsvd
+from tacit.factor.nmf.start import nndsvd
 
 PROJECT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("TACIT_DATA", PROJECT.parent / "shared" / "data"))

@@ -11,8 +11,8 @@ from scipy import sparse
 from scipy.optimize import minimize_scalar, nnls
 
 from tacit.factor import kernels
-from tacit.factor.nmf_steps import Outliers, Penalty, solve_dictionary, solve_rows, total_rows
-from tacit.factor.products import Table
+from tacit.factor.nmf.products import Table
+from tacit.factor.nmf.steps import Outliers, Penalty, solve_dictionary, solve_rows, total_rows
 
 rng = np.random.default_rng(5)
 T = rng.random((4, 15)) * (rng.random((4, 15)) < 0.7)
@@ -104,7 +104,7 @@ def test_sparse_products_are_the_products(dtype, form):
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 def test_statistics_with_outliers_are_those_of_the_cleaned_rows(form, monkeypatch):
-    monkeypatch.setattr("tacit.factor.products.BLOCK_NUMBERS", 100)  # six rows a block: the last one is short
+    monkeypatch.setattr("tacit.factor.nmf.products.BLOCK_NUMBERS", 100)  # six rows a block: the last one is short
     W = rng.random((40, 4))
     residual = X - W @ T
     R = np.sign(residual) * np.minimum(np.maximum(np.abs(residual) - 0.2, 0), 0.5)

@@ -13,9 +13,9 @@ import tacit
 from tacit import NMF
 from tacit.channel import Clear, run, run_together
 from tacit.errors import InvalidInputError
-from tacit.factor.nmf_program import Settings, nmf_program
-from tacit.factor.nmf_start import nndsvd
-from tacit.factor.nmf_steps import Outliers, Penalty, solve_rows
+from tacit.factor.nmf.program import Settings, nmf_program
+from tacit.factor.nmf.start import nndsvd
+from tacit.factor.nmf.steps import Outliers, Penalty, solve_rows
 
 rng = np.random.default_rng(11)
 

@@ -28,9 +28,9 @@ from tacit.privacy.guarantee import Guarantee
 
 FORMAT, VERSION = "tacit model", 1
 MODELS = {
-    "NMF": "tacit.factor.nmf",
+    "NMF": "tacit.factor.nmf.estimator",
     "PrivateMoments": "tacit.factor.moments",
-    "PrivateNMF": "tacit.factor.private_nmf",
+    "PrivateNMF": "tacit.factor.nmf.private",
 }
 """Where each class that can be loaded lives; nothing outside this table is ever imported because a file names it."""
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from tacit.channel import Choose, Outcome, Program
 from tacit.errors import InvalidInputError
 from tacit.factor.centred_moments import centred_moments_program, planned_steps
-from tacit.factor.nmf import NMF
-from tacit.factor.nmf_steps import solve_rows
-from tacit.factor.private_nmf import PrivateNMF, dictionary_of
-from tacit.factor.products import Table
+from tacit.factor.nmf.estimator import NMF
+from tacit.factor.nmf.private import PrivateNMF, dictionary_of
+from tacit.factor.nmf.products import Table
+from tacit.factor.nmf.steps import solve_rows
 from tacit.factor.rows import clip_rows
 from tacit.measure import held_out_error, topic_coherence
 from tacit.privacy.guarantee import Guarantee

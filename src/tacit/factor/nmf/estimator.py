@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.channel import Clear, Outcome, Program, run
 from tacit.errors import InvalidInputError, words
 from tacit.factor.input import validated
-from tacit.factor.nmf_program import Settings, batch_program, nmf_program
-from tacit.factor.nmf_start import starting_dictionary
-from tacit.factor.nmf_steps import Outliers, Penalty, solve_rows
-from tacit.factor.products import Table
+from tacit.factor.nmf.products import Table
+from tacit.factor.nmf.program import Settings, batch_program, nmf_program
+from tacit.factor.nmf.start import starting_dictionary
+from tacit.factor.nmf.steps import Outliers, Penalty, solve_rows
 from tacit.factor.saved import SavedModel
 from tacit.validation import check_count, check_non_negative, check_positive, check_rate, check_seed
 

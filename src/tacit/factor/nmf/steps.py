@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.factor.kernels import descend, gram, share_out
-from tacit.factor.products import Table
+from tacit.factor.nmf.products import Table
 
 TO_CONVERGENCE = 1e-14
 MOST_SWEEPS = 2000

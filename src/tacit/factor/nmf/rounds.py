@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tacit.channel import Bound, Outcome, Program, Sample, Sum
 from tacit.factor.moments import pack, unpack
-from tacit.factor.nmf_steps import Outliers, solve_dictionary, solve_rows, total_rows
-from tacit.factor.products import Table
+from tacit.factor.nmf.products import Table
+from tacit.factor.nmf.steps import Outliers, solve_dictionary, solve_rows, total_rows
 from tacit.factor.rows import clip_rows
 from tacit.privacy.published import saha_noise_multiplier
 

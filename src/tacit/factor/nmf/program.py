@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Outcome, Program, Sum, Total
-from tacit.factor.nmf_steps import NO_PENALTY, Outliers, Penalty, solve_dictionary, solve_rows, total_rows
-from tacit.factor.products import Table
+from tacit.factor.nmf.products import Table
+from tacit.factor.nmf.steps import NO_PENALTY, Outliers, Penalty, solve_dictionary, solve_rows, total_rows
 
 
 @dataclass(frozen=True)
