@@ -141,7 +141,7 @@ def test_normed_sums_are_normalised_after_the_noise():
 
 
 def test_samples_are_poisson_at_the_asked_rate():
-    channel = Noisy(Plan.for_budget(1.0, 1e-5, steps=[Step(1, sampling_rate=0.3)]))
+    channel = Noisy(Plan.for_budget(1.0, 1e-5, steps=[Step(1, sampling_rate=0.3)]), insecure_seed=11)
     (mask,) = channel.sample([Sample(100_000, 0.3)])
     assert stats.binomtest(int(mask.sum()), 100_000, 0.3).pvalue > 1e-4
     (other,) = channel.sample([Sample(100_000, 0.3)])
@@ -234,7 +234,7 @@ def test_a_fixed_seed_voids_the_guarantee():
 def test_secure_noise_is_fresh_every_time():
     plan = Plan.for_budget(1.0, 1e-5)
     first, second = (run(ask_once(), Noisy(plan)).public["zeros"] for _ in range(2))
-    assert abs(np.corrcoef(first, second)[0, 1]) < 4 / math.sqrt(len(first))
+    assert abs(np.corrcoef(first, second)[0, 1]) < 6 / math.sqrt(len(first))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_noise_is_unbiased_and_shrinks_with_epsilon():
     """Over 60 fits the average mean is within 5 standard errors of the truth, and epsilon 8 errs less than epsilon 1."""
     spread = {}
     for epsilon in (1.0, 8.0):
-        fits = np.array([PrivateMoments(epsilon=epsilon, delta=1e-6).fit(X).mean_ for _ in range(60)])
+        fits = np.array([PrivateMoments(epsilon=epsilon, insecure_seed=s).fit(X).mean_ for s in range(60)])
         errors = fits - X.mean(axis=0)
         assert np.all(np.abs(errors.mean(axis=0)) < 5 * fits.std(axis=0) / np.sqrt(60))
         spread[epsilon] = np.abs(errors).mean()
