@@ -5,13 +5,10 @@ rounds, taken in turn, which disturbs least when the machine is shared. The numb
 found first, and then a fit of that many is timed as a user would call it. Memory is the growth of a fresh process's peak
 while it fits, beside the size of the data and of both factors. Factorisation
 has many local optima: "tacit ends" is the loss that tacit arrives at if it goes on.
-
-Data are read from the folder that TACIT_DATA names, or from ../shared/data beside the project.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -21,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from real_data import data_folder
 from scipy import sparse
 from sklearn import decomposition
 from sklearn.feature_extraction.text import TfidfTransformer
@@ -28,8 +26,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from tacit import NMF
 from tacit.factor.nmf.start import nndsvd
 
-PROJECT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("TACIT_DATA", PROJECT.parent / "shared" / "data"))
+DATA = data_folder()
 CASES = {
     "20newsgroups": ("text/20newsgroups_bydate_vocab10000.npz", 20),
     "tdt2": ("text/tdt2_9394x36771.npz", 30),
@@ -109,12 +106,6 @@ def peak_megabytes() -> float:
 
 
 def main() -> None:
-    missing = [path for path, _ in CASES.values() if not (DATA / path).exists()]
-    if missing:
-        print(
-            f"Data not found in {DATA}: {', '.join(missing)}. Set TACIT_DATA to the folder that has them. Nothing was run."
-        )
-        return
     if len(sys.argv) > 1:
         memory(sys.argv[1])
         return

@@ -1,17 +1,13 @@
-"""What a private dictionary costs: faces and topics, every method beside the fit without privacy, and the time noise takes.
-
-Needs the real data sets: the folder in TACIT_DATA, or ../shared/data beside the project.
-"""
+"""What a private dictionary costs: faces and topics, every method beside the fit without privacy, and the time noise takes."""
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from real_data import data_folder
 
 from tacit import NMF, PrivateMoments, PrivateNMF
 from tacit.data import TermCounts, contaminate, read_matrix, tfidf
@@ -29,14 +25,6 @@ FACES: dict[str, dict[str, object]] = {
     "rounds, 2, start from noisy moments": {"method": "rounds", "rounds": 2, "start": "noisy"},
     "published, 100 rounds (NO guarantee)": {"method": "published", "rounds": 100},
 }
-
-
-def data_folder() -> Path:
-    folder = Path(os.environ.get("TACIT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
-    if not folder.is_dir():
-        print(f"skipped: the real data sets are not in {folder}; set TACIT_DATA")
-        sys.exit(0)
-    return folder
 
 
 def averaged(measure: Callable[[], float]) -> float:

@@ -13,6 +13,9 @@ _HOME = {
     "NMF": "tacit.factor",
     "PrivateMoments": "tacit.factor",
     "PrivateNMF": "tacit.factor",
+    "PrivateRecommender": "tacit.factor",
+    "RatingNMF": "tacit.factor",
+    "Recommender": "tacit.factor",
     "TacitError": "tacit.errors",
     "choose_rank": "tacit.factor",
     "fingerprint": "tacit.privacy",
@@ -22,6 +25,7 @@ _HOME = {
 }
 
 __all__ = ["NMF", "Accountant", "Guarantee", "Ledger", "PrivateMoments", "PrivateNMF", "TacitError", "choose_rank"]
+__all__ += ["PrivateRecommender", "RatingNMF", "Recommender"]
 __all__ += ["fingerprint", "gaussian_epsilon", "gaussian_noise_multiplier", "load"]
 
 

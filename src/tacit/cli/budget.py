@@ -135,6 +135,18 @@ def _dataset(name: str | None, data: Path | None) -> str:
     return fingerprint(data)
 
 
+def account(ledger: Path | None, dataset: str | None, data: Path) -> dict[str, Any]:
+    """Return the parameters by which an estimator charges a ledger.
+
+    The account is named as `tacit budget open` names it: by its name, or by the content of the whole of `data`.
+    """
+    if ledger is None:
+        return {}
+    from tacit.privacy.fingerprint import fingerprint
+
+    return {"ledger": _ledger(ledger), "dataset": dataset or fingerprint(data)}
+
+
 def _charge_dict(charge: Any) -> dict[str, Any]:
     values = dict(vars(charge))
     values["releases"] = [release.to_dict() for release in charge.releases]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from tacit.cli.fit_nmf import nmf
+from tacit.cli.fit_recommend import recommend
 
 app = typer.Typer(help="Fit a model, private when --epsilon is given; writes a folder.", no_args_is_help=True)
-app.callback()(lambda: None)  # keeps the model's name a word of the command also while there is only one
 app.command()(nmf)
+app.command()(recommend)

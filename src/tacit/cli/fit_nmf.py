@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tacit.cli.budget import account
 from tacit.cli.output import print_json, progress
 from tacit.cli.prepare import Prepared, prepare
 from tacit.errors import InvalidInputError
@@ -61,7 +62,7 @@ def nmf(
             settings={"n_components": rank, "outliers": outliers, "random_state": seed},
             private={"epsilon": math.inf if epsilon is None else epsilon, "delta": delta, "method": method},
             held_out=held_out,
-            spending=_account(ledger, dataset, data),
+            spending=account(ledger, dataset, data),
             output=output,
             advance=advance,
         )
@@ -164,15 +165,6 @@ def _report(rows: Prepared, model: Any, plain: Any, measures: dict[str, float]) 
         "Objective of the fit without privacy. The private fit makes a fixed number of releases and does not look at its loss.",
     )
     return report
-
-
-def _account(ledger: Path | None, dataset: str | None, data: Path) -> dict[str, Any]:
-    """Name the account as `tacit budget open` does: by its name, or by the content of the whole of `data`."""
-    if ledger is None:
-        return {}
-    from tacit.privacy import Ledger, fingerprint
-
-    return {"ledger": Ledger(ledger, create=False), "dataset": dataset or fingerprint(data)}
 
 
 def _shape(text: str) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from tacit.cli.budget import app as budget
 from tacit.cli.calibrate import calibrate
 from tacit.cli.demo import demo
 from tacit.cli.fit import app as fit
+from tacit.cli.recommend import recommend
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(demo)
+app.command()(recommend)
 app.command()(calibrate)
 app.add_typer(fit, name="fit")
 app.add_typer(budget, name="budget")

@@ -4,13 +4,19 @@ from tacit.factor.moments import PrivateMoments
 from tacit.factor.nmf.choose_rank import RankChoice, choose_rank
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.private import PrivateNMF
+from tacit.factor.ratings.non_negative import RatingNMF
+from tacit.factor.ratings.plain import Recommender
+from tacit.factor.ratings.private import PrivateRecommender
 from tacit.factor.saved import load
 
 __all__ = [
     "NMF",
     "PrivateMoments",
     "PrivateNMF",
+    "PrivateRecommender",
     "RankChoice",
+    "RatingNMF",
+    "Recommender",
     "choose_rank",
     "load",
 ]

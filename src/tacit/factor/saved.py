@@ -31,6 +31,9 @@ MODELS = {
     "NMF": "tacit.factor.nmf.estimator",
     "PrivateMoments": "tacit.factor.moments",
     "PrivateNMF": "tacit.factor.nmf.private",
+    "PrivateRecommender": "tacit.factor.ratings.private",
+    "RatingNMF": "tacit.factor.ratings.non_negative",
+    "Recommender": "tacit.factor.ratings.plain",
 }
 """Where each class that can be loaded lives; nothing outside this table is ever imported because a file names it."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PRIVATE, PLAIN = "#1f6f8b", "#b5651d"
+PRIVATE, PLAIN, FREE = "#1f6f8b", "#b5651d", "#6b7280"
 
 
 def image_rows(rows: Mapping[str, NDArray[np.float64]], shape: tuple[int, int]) -> Figure:
@@ -33,15 +33,23 @@ def image_rows(rows: Mapping[str, NDArray[np.float64]], shape: tuple[int, int]) 
 
 
 def frontier(
-    epsilons: Sequence[float], values: Sequence[float], *, reference: float, value_name: str, reference_name: str
+    epsilons: Sequence[float],
+    values: Sequence[float],
+    *,
+    reference: float,
+    value_name: str,
+    reference_name: str,
+    baseline: tuple[float, str] | None = None,
 ) -> Figure:
-    """Draw what privacy costs: a measure against epsilon, and the value without privacy as a line."""
+    """Draw what privacy costs: a measure against epsilon, with the value without privacy and a free baseline as lines."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 3.6))
     axis = figure.subplots()
     axis.plot(epsilons, values, marker="o", color=PRIVATE, label="private")
     axis.axhline(reference, color=PLAIN, linestyle="--", label=reference_name)
+    if baseline is not None:
+        axis.axhline(baseline[0], color=FREE, linestyle=":", label=baseline[1])
     axis.set_xscale("log")
     axis.set_xticks(list(epsilons), [f"{epsilon:g}" for epsilon in epsilons])
     axis.minorticks_off()
@@ -58,10 +66,41 @@ def curves(lines: Mapping[str, Sequence[float]], *, step_name: str, value_name: 
 
     figure = Figure(figsize=(6.4, 3.6))
     axis = figure.subplots()
-    for (name, values), colour in zip(lines.items(), (PLAIN, PRIVATE, "#6b7280"), strict=False):
+    for (name, values), colour in zip(lines.items(), (PLAIN, PRIVATE, FREE), strict=False):
         axis.plot(range(1, len(values) + 1), values, color=colour, label=name)
     axis.set_xlabel(step_name)
     axis.set_ylabel(value_name)
     axis.legend(frameon=False)
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def bars(labels: Sequence[str], groups: Mapping[str, Sequence[float]], *, value_name: str) -> Figure:
+    """Draw named series of bars side by side over the same labels."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 3.4))
+    axis = figure.subplots()
+    width = 0.8 / len(groups)
+    for place, ((name, values), colour) in enumerate(zip(groups.items(), (PRIVATE, PLAIN, FREE), strict=False)):
+        axis.bar(np.arange(len(values)) + place * width, values, width, color=colour, label=name)
+    axis.set_xticks(np.arange(len(labels)) + 0.4 - width / 2, labels)
+    axis.set_ylabel(value_name)
+    axis.legend(frameon=False)
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def histogram(values: NDArray[np.int64], *, value_name: str) -> Figure:
+    """Draw how positive numbers with a long tail are spread, on logarithmic axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 3.2))
+    axis = figure.subplots()
+    axis.hist(values, bins=np.geomspace(1, max(float(values.max()), 2.0) * 1.01, 30).tolist(), color=PRIVATE)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel(value_name)
+    axis.set_ylabel("how many")
     axis.spines[["top", "right"]].set_visible(False)
     return figure

@@ -1,0 +1,219 @@
+r"""The items' side of a recommender under user-level differential privacy, in a few noisy sums.
+
+Every user's contribution to a sum is computed from that user's ratings and from earlier answers alone, and divided by its
+own norm, so that a user with ten thousand ratings moves no sum further than one with ten. Ratings are on a scale from -1
+to 1. The sums are
+
+1. *First moments*: for every item a weight and a weighted sum of the ratings less the user's own mean. They give noisy
+   popularities and biases; an item's bias is shrunk towards that of items of like popularity.
+2. *Second moment* of the users' residuals over the most popular items, without its diagonal, which would carry the ratings'
+   own noise. Directions whose eigenvalue rises above the noise's known edge become factors; if none does, the model is
+   one of biases, and says so.
+3. *Regressions*, several rounds: the error of each rating, predicted from the user's **other** ratings, times the factors
+   that were solved from these other ratings (leaving the rating out keeps its noise from being mistaken for signal). They
+   correct all items' biases and factors, those of rare items included, by the rule for normal distributions with the noise
+   of every release known (a Kalman step).
+
+All between the sums is post-processing. The users' own factors never leave their holder.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.channel import Bound, Outcome, Program, Step, Sum
+from tacit.factor.moments import pack, unpack
+from tacit.factor.ratings.als import ItemSide
+from tacit.factor.ratings.item_posterior import ItemPosterior, first_biases, loadings
+from tacit.factor.ratings.leave_one_out import add_by_item, leave_one_out, user_terms
+from tacit.factor.ratings.table import RatingTable
+
+FIRST, SECOND, REGRESSIONS = 0.15, 0.20, 0.65
+"""How the three kinds of sums share the budget; fixed on MovieLens 100K and a part of MovieLens 1M's training ratings."""
+USERS_SHARE = 0.05
+GRAM_SHARE, ACTIVITY_SHARE = 0.04, 0.02
+RATING_WEIGHT = 3.0
+"""In the first moments a rating counts this much against the 1 of its being there."""
+CUT = 0.75
+"""Residuals enter the second moment and the regressions cut off here (1.5 stars of 1 to 5)."""
+RARE_GAIN = 0.25
+"""In the regressions an item's weight grows with this power of its rarity."""
+ACTIVE = 100
+"""A user with at least so many ratings counts fully in the averages over users; others by the root of their number."""
+NOISE, USER_BIAS = 0.18, 0.05
+"""Variances to begin with: of a rating around its expectation, and of the users' biases."""
+LEAST_NOISE = 0.01
+BLOCK = 2048
+RATINGS_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Public settings of the program.
+
+    Attributes
+    ----------
+    n_factors : int
+        At most so many factors.
+    rounds : int
+        Number of regressions.
+    popular_items : int
+        At most so many items enter the second moment.
+    noise_multiplier : float
+        The plan's; 0 without noise.
+    """
+
+    n_factors: int
+    rounds: int
+    popular_items: int
+    noise_multiplier: float
+
+    def sigma(self, weight: float) -> float:
+        """Noise of a sum of bound 1 and this weight."""
+        return self.noise_multiplier / math.sqrt(weight)
+
+
+def planned_steps(rounds: int) -> list[Step]:
+    """Return the sums to plan for."""
+    return [Step(weight=FIRST), Step(weight=SECOND), Step(count=rounds, weight=REGRESSIONS / rounds)]
+
+
+def item_program(table: RatingTable, settings: Settings, scales: NDArray[np.float64] | None = None) -> Program:
+    """One holder's view; the ratings in `table` are between -1 and 1.
+
+    Parameters
+    ----------
+    table : RatingTable
+    settings : Settings
+    scales : ndarray of shape (n_users,), optional
+        At most 1: how much less than the bound each user contributes, where users have budgets of their own.
+    """
+    scales = np.ones(len(table.users)) if scales is None else scales
+    rows, columns, counts = table.rows, table.columns, table.counts
+    means = table.per_user(table.values) / np.maximum(counts, 1)
+    centred = np.clip(table.values - means[rows], -1.0, 1.0)
+    norms = np.sqrt(table.per_user(1 + (RATING_WEIGHT * centred) ** 2))
+    weights = (scales / np.where(norms > 0, norms, 1.0))[rows]
+    total = yield Sum(
+        users=[scales.sum(), (scales * means).sum()],
+        items=_per_item(table, np.stack([weights, RATING_WEIGHT * weights * centred], axis=1)),
+        # a user is 1 and a mean within [-1, 1]; over the items, the vector was divided by its own norm
+        bound={"users": Bound(math.sqrt(2), change=2.0), "items": 1.0},
+        shares={"users": USERS_SHARE, "items": 1 - USERS_SHARE},
+        weight=FIRST,
+        units=len(table.users),
+    )
+    n_users = max(float(total.users[0]), 1.0)
+    mean = float(np.clip(total.users[1] / n_users, -1.0, 1.0))
+    sigma = settings.sigma(FIRST * (1 - USERS_SHARE))
+    weight, biases = first_biases(
+        total["items"][:, 0], total["items"][:, 1] / RATING_WEIGHT, sigma, sigma / RATING_WEIGHT
+    )
+
+    size = min(settings.popular_items, len(table.items))
+    popular = np.sort(np.argsort(-total["items"][:, 0], kind="stable")[:size])
+    found = ItemPosterior.of_biases(mean, biases, weight, sigma / RATING_WEIGHT, n_users)
+    if size > 1 and settings.n_factors:
+        outer = _second_moment(table, scales, popular, table.values - mean - biases[columns])
+        second = yield Sum(
+            second=pack(outer),
+            # outer products of vectors of norm 1 are at most sqrt(2) apart
+            bound=Bound(1.0, change=math.sqrt(2)),
+            weight=SECOND,
+            units=len(table.users),
+        )
+        factors, spread = loadings(
+            unpack(second.second, size), settings.sigma(SECOND), weight[popular], n_users, settings.n_factors
+        )
+        found = found.with_factors(popular, factors, spread)
+
+    noise = NOISE
+    for _ in range(settings.rounds):
+        asked, arrays = _regression(table, scales, found, noise, norms)
+        bound = {"moments": Bound(1.0), "gram": asked, "activity": Bound(math.sqrt(2), change=math.sqrt(2))}
+        shares = {"moments": 1 - GRAM_SHARE - ACTIVITY_SHARE, "gram": GRAM_SHARE, "activity": ACTIVITY_SHARE}
+        step = REGRESSIONS / settings.rounds
+        answer = yield Sum(bound=bound, shares=shares, weight=step, units=len(table.users), **arrays)
+        activity = max(float(answer.activity[0]), 1.0)
+        noise = float(np.clip(answer.activity[1] / activity, LEAST_NOISE, 1.0))
+        gram = unpack(answer.gram, found.size) / activity
+        found = found.corrected(answer.moments, gram, settings.sigma(step * shares["moments"]), RARE_GAIN)
+    return Outcome({**_item_side(found, noise).public(), "weights": weight})
+
+
+def _per_item(table: RatingTable, terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    items = len(table.items)
+    sums = [np.bincount(table.columns, column, minlength=items) for column in terms.T]
+    return np.stack(sums, axis=1)
+
+
+def _second_moment(
+    table: RatingTable, scales: NDArray[np.float64], popular: NDArray[np.intp], residuals: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Sum the outer products of the users' residuals over the popular items, each divided by its norm; no diagonal."""
+    rows = table.rows
+    biases = table.per_user(residuals) / (table.counts + NOISE / USER_BIAS)
+    place = np.full(len(table.items), -1)
+    place[popular] = np.arange(len(popular))
+    chosen = place[table.columns]
+    cut = np.clip(residuals - biases[rows], -CUT, CUT)
+    outer = np.zeros((len(popular), len(popular)))
+    for start in range(0, len(table.users), BLOCK):
+        users = slice(int(table.ends[start]), int(table.ends[min(start + BLOCK, len(table.users))]))
+        inside = chosen[users] >= 0
+        dense = np.zeros((min(BLOCK, len(table.users) - start), len(popular)))
+        dense[rows[users][inside] - start, chosen[users][inside]] = cut[users][inside]
+        lengths = np.linalg.norm(dense, axis=1)
+        factor = np.sqrt(scales[start : start + BLOCK]) / np.where(lengths > 0, lengths, 1.0)
+        dense *= factor[:, None]
+        outer += dense.T @ dense
+    np.fill_diagonal(outer, 0.0)
+    return outer
+
+
+def _regression(
+    table: RatingTable, scales: NDArray[np.float64], found: ItemPosterior, noise: float, norms: NDArray[np.float64]
+) -> tuple[Bound, dict[str, NDArray[np.float64]]]:
+    """Return what the users send for one correction: errors times regressors by item, and averages over users."""
+    side, gain = _item_side(found, noise), found.gain(RARE_GAIN)
+    factors = np.ascontiguousarray(np.concatenate([side.factors, np.ones((len(side.factors), 1))], axis=1))
+    longest, most = 1 + math.sqrt(found.size - 1), 4 * math.sqrt(found.size)
+    moments, gram, activity = np.zeros_like(found.means), np.zeros((found.size, found.size)), np.zeros(2)
+    for users, part in table.blocks(RATINGS_AT_ONCE):
+        targets = part.values - side.mean - side.biases[part.columns]
+        terms, errors = leave_one_out(part.ends, part.columns, targets, factors, side.precision, noise)
+        sent, average, squares = user_terms(part.ends, part.columns, terms, errors, gain, longest, CUT)
+        sends = np.where(sent > 0, sent, 1.0)
+        add_by_item(part.ends, part.columns, terms, scales[users] / sends, moments)
+        # how much the items' weights grow by being multiplied with the regressors, on average over active users
+        active = scales[users] * np.minimum(np.sqrt(part.counts / ACTIVE), 1.0)
+        stretch = np.where(sent > 0, norms[users] / sends, 0.0)
+        stretch *= np.minimum(1.0, most / np.maximum(stretch * np.einsum("ij,ij->i", average, average), most))
+        gram += (average * (active * stretch)[:, None]).T @ average
+        activity += [active.sum(), (active * squares).sum()]
+    arrays = {"moments": moments, "gram": pack(gram), "activity": activity}
+    return Bound(most, change=math.sqrt(2) * most), arrays
+
+
+def _item_side(found: ItemPosterior, noise: float) -> ItemSide:
+    precision = np.r_[np.ones(found.size - 1), 1 / USER_BIAS]
+    factors = np.ascontiguousarray(found.means[:, :-1])
+    return ItemSide(found.mean, found.means[:, -1].copy(), factors, factors[:0], precision, noise)
+
+
+def in_stars(side: ItemSide, middle: float, half: float) -> ItemSide:
+    """Return the items' side on the scale of the ratings: `middle` for 0, `half` for 1."""
+    precision = side.precision.copy()
+    precision[-1] /= half**2
+    return replace(
+        side,
+        mean=middle + half * side.mean,
+        biases=half * side.biases,
+        factors=half * side.factors,
+        precision=precision,
+        noise=half**2 * side.noise,
+    )

@@ -1,0 +1,150 @@
+"""What noisy sums say about the items: normal distributions, narrowed by every release. All of it is post-processing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from tacit.factor.centred_moments import semicircle_edge
+
+BIAS_VARIANCE = 0.0625
+"""Of items around those of like popularity, on a scale from -1 to 1 (half a star of 1 to 5, squared)."""
+BIAS_DOUBT = 0.0025
+"""Added to the variance of the first biases: the users' own means, which they are relative to, are not exact."""
+POPULARITY_BINS = 8
+CO_RATING = 40.0
+"""Co-ratings of two items over the product of their weights, times the number of users."""
+DIAGONAL_STEPS = 5
+BLOCK = 4096
+TINY = 1e-9
+
+
+def first_biases(
+    weights: NDArray[np.float64], sums: NDArray[np.float64], weight_noise: float, sum_noise: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return positive weights and shrunk biases of the items.
+
+    Items are put into bins of about equal total weight, by popularity. A bin's ratio of sums to weights is the prior mean
+    of its items, an item's own ratio is weighed against it by the noise.
+    """
+    positive = np.maximum(weights, max(weight_noise / 2, TINY))
+    order = np.argsort(-weights, kind="stable")
+    covered = np.cumsum(np.maximum(weights[order], 0.0))
+    bins = np.zeros(len(weights), dtype=np.int64)
+    bins[order] = np.minimum(covered / max(covered[-1], TINY) * POPULARITY_BINS, POPULARITY_BINS - 1).astype(np.int64)
+    weight, total = np.bincount(bins, weights), np.bincount(bins, sums)
+    noise = np.bincount(bins) * sum_noise**2
+    weight = np.maximum(weight, 0.0)
+    prior = (total * weight * BIAS_VARIANCE / (weight**2 * BIAS_VARIANCE + noise + TINY))[bins]
+    own = (sums - prior * positive) * positive * BIAS_VARIANCE / (positive**2 * BIAS_VARIANCE + sum_noise**2 + TINY)
+    return positive, np.clip(prior + own, -2.0, 2.0)
+
+
+def loadings(
+    second: NDArray[np.float64], noise: float, weights: NDArray[np.float64], n_users: float, most: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the factors of the popular items and the variance of each, from the noisy second moment.
+
+    Its diagonal, which was not asked for, is filled in by what the directions above the noise say, a few times over.
+    Eigenvalues are shrunk by the Frobenius-optimal rule for symmetric noise (see `tacit.factor.centred_moments`).
+    """
+    edge = semicircle_edge(noise, len(second))
+    # the largest eigenvalue of noise alone goes beyond the edge by about this much one time in two hundred (Tracy-Widom)
+    threshold = max(edge * (1 + len(second) ** (-2 / 3)), TINY)
+    shrunk, vectors = np.zeros(len(second)), np.zeros_like(second)
+    filled = second.copy()
+    with threadpool_limits(limits=1, user_api="blas"):  # where cores are shared, BLAS's threads wait for each other
+        for _ in range(DIAGONAL_STEPS):
+            values, vectors = np.linalg.eigh(filled)
+            shrunk = np.where(values > threshold, np.sqrt(np.maximum(values**2 - edge**2, 0.0)), 0.0)
+            np.fill_diagonal(filled, (vectors**2 * shrunk).sum(axis=1))
+    kept = np.argsort(-shrunk, kind="stable")[:most]
+    kept = kept[shrunk[kept] > 0]
+    scale = weights[:, None] * math.sqrt(CO_RATING / n_users)
+    factors = vectors[:, kept] * np.sqrt(shrunk[kept]) / scale
+    return factors, noise**2 / 2 / shrunk[kept] / scale**2
+
+
+@dataclass(frozen=True)
+class ItemPosterior:
+    """Mean and precision (the inverse of the covariance) of every item's factors and, last, bias.
+
+    Attributes
+    ----------
+    mean : float
+        Of all ratings.
+    weights : ndarray of shape (n_items,)
+        Noisy popularities, positive.
+    n_users : float
+        Noisy.
+    means : ndarray of shape (n_items, size)
+    precisions : ndarray of shape (n_items, size, size)
+    """
+
+    mean: float
+    weights: NDArray[np.float64]
+    n_users: float
+    means: NDArray[np.float64]
+    precisions: NDArray[np.float64]
+
+    @property
+    def size(self) -> int:
+        """Number of factors, plus one for the bias."""
+        return int(self.means.shape[1])
+
+    @classmethod
+    def of_biases(
+        cls, mean: float, biases: NDArray[np.float64], weights: NDArray[np.float64], noise: float, n_users: float
+    ) -> ItemPosterior:
+        """Return what the first moments say."""
+        variance = BIAS_VARIANCE * noise**2 / (weights**2 * BIAS_VARIANCE + noise**2 + TINY) + BIAS_DOUBT
+        return cls(mean, weights, n_users, biases[:, None].copy(), 1 / variance[:, None, None])
+
+    def with_factors(
+        self, popular: NDArray[np.intp], factors: NDArray[np.float64], variances: NDArray[np.float64]
+    ) -> ItemPosterior:
+        """Add factors: those found for popular items; for the others, zero with the variance that the popular ones have."""
+        items, count = len(self.means), factors.shape[1]
+        usual = (factors**2).mean(axis=0) if count else np.zeros(0)
+        means = np.zeros((items, count + 1))
+        means[popular, :-1] = factors
+        means[:, -1] = self.means[:, -1]
+        diagonal = np.empty((items, count + 1))
+        diagonal[:, :-1] = 1 / np.maximum(usual, TINY)
+        diagonal[popular, :-1] = 1 / np.maximum(np.minimum(variances, usual), TINY)
+        diagonal[:, -1] = self.precisions[:, -1, -1]
+        return replace(self, means=means, precisions=diagonal[:, :, None] * np.eye(count + 1))
+
+    def gain(self, power: float) -> NDArray[np.float64]:
+        """Return by how much an item's ratings are lifted for its being rare; 1 for the most popular."""
+        lifted: NDArray[np.float64] = (self.weights / self.weights.max()) ** -power
+        return lifted
+
+    def corrected(
+        self, moments: NDArray[np.float64], gram: NDArray[np.float64], noise: float, power: float
+    ) -> ItemPosterior:
+        """Return what is known after one regression.
+
+        An item's moments are its weight times `gram` times the correction due, plus the release's noise, plus the noise of
+        the ratings: every user sent a vector of norm 1, so the ratings' noise has total variance `n_users`, spread
+        over items by their weights and over the regressors by `gram`.
+        """
+        values, vectors = np.linalg.eigh(gram)
+        values = np.maximum(values, max(0.02 * values[-1], TINY))
+        gain = self.gain(power)
+        reach, energy = self.weights * gain, self.weights * gain**2
+        sampling = self.n_users * energy / energy.sum() / values.sum()
+        means, precisions = self.means.copy(), np.empty_like(self.precisions)
+        for start in range(0, len(means), BLOCK):
+            block = slice(start, start + BLOCK)
+            # in the directions of gram's eigenvectors the observation's parts are independent
+            spread = sampling[block, None] * values + noise**2 + TINY
+            slope = reach[block, None] * values
+            precisions[block] = self.precisions[block] + (vectors * (slope**2 / spread)[:, None, :]) @ vectors.T
+            pull = (moments[block] @ vectors * slope / spread) @ vectors.T
+            means[block] += np.linalg.solve(precisions[block], pull[:, :, None])[:, :, 0]
+        return replace(self, means=means, precisions=precisions)

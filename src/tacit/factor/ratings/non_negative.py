@@ -1,0 +1,163 @@
+r"""Non-negative factors of ratings with missing entries (weighted NMF), as a program over sums, and its estimator.
+
+.. math:: \min_{P, Q \ge 0} \frac12 \sum_{(u,i)\ \text{rated}} (r_{ui} - p_u \cdot q_i)^2
+          + \frac\lambda2 \Big(\sum_u n_u |p_u|^2 + \sum_i n_i |q_i|^2\Big)
+
+Alternating, each side by coordinate descent on its own normal equations, so the objective never rises. Users stay with
+their holder; the items' normal equations are what leaves it, so that several holders get what one would.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from tacit.channel import Clear, Outcome, Program, Sum, run
+from tacit.errors import InvalidInputError
+from tacit.factor.ratings.als import BLOCK, ItemSide
+from tacit.factor.ratings.kernels import normal_rows
+from tacit.factor.ratings.model import ITEM_SIDE, RatingModel, check_range
+from tacit.factor.ratings.non_negative_rows import descend_packed
+from tacit.factor.ratings.table import RatingTable, read_ratings
+from tacit.privacy.guarantee import Guarantee
+from tacit.validation import check_count, check_positive, check_seed
+
+ROW_SWEEPS = 30
+USER_SWEEPS = 1000
+"""A user is solved for good by this many: all start from the same point, so the same ratings give the same factors."""
+
+
+@dataclass(frozen=True)
+class NonNegativeSide(ItemSide):
+    """Items' factors, and users' solved without a bias and without negative entries; `noise` is the penalty."""
+
+    def solve_users(
+        self, ends: NDArray[np.int64], columns: NDArray[np.int32], values: NDArray[np.float64]
+    ) -> NDArray[Any]:
+        """Return the factors of users with these ratings and, last, a bias of zero."""
+        users = np.zeros((len(ends) - 1, self.factors.shape[1]))
+        solve_rows_in_blocks(ends, columns, values, self.factors, self.noise, users, USER_SWEEPS)
+        return np.concatenate([users, np.zeros((len(users), 1))], axis=1)
+
+
+def solve_rows_in_blocks(
+    ends: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    values: NDArray[np.float64],
+    factors: NDArray[np.float64],
+    penalty: float,
+    rows: NDArray[np.float64],
+    most_sweeps: int,
+) -> None:
+    """Improve the rows, in place, given the other side."""
+    for start in range(0, len(rows), BLOCK):
+        block = range(start, min(start + BLOCK, len(rows)))
+        grams, linears = normal_rows(ends, columns, values, factors, factors[:0], block)
+        ridge = penalty * np.maximum(np.diff(ends[block.start : block.stop + 1]), 1).astype(np.float64)
+        descend_packed(grams, linears, ridge, rows[block.start : block.stop], most_sweeps)
+
+
+def rating_nmf_program(
+    table: RatingTable, *, n_factors: int, sweeps: int, penalty: float, random_state: int
+) -> Program:
+    """One holder's view: improve its users, ask for the items' normal equations, improve the items."""
+    n_items = len(table.items)
+    first = yield Sum(
+        counts=np.bincount(table.columns, minlength=n_items), moments=[len(table.values), table.values.sum()]
+    )
+    level = math.sqrt(max(first.moments[1] / first.moments[0], 0.0) / n_factors)
+    items = level * np.random.default_rng(random_state).uniform(0.5, 1.5, (n_items, n_factors))
+    users = np.full((len(table.users), n_factors), level)
+    by_item = np.argsort(table.columns, kind="stable")
+    raters, values = table.rows.astype(np.int32)[by_item], table.values[by_item]
+    item_ends = np.concatenate([[0], np.cumsum(np.bincount(table.columns, minlength=n_items))]).astype(np.int64)
+    ridge = penalty * np.maximum(first.counts, 1.0)
+    for _ in range(sweeps):
+        solve_rows_in_blocks(table.ends, table.columns, table.values, items, penalty, users, ROW_SWEEPS)
+        for start in range(0, n_items, BLOCK):
+            block = range(start, min(start + BLOCK, n_items))
+            grams, linears = normal_rows(item_ends, raters, values, users, users[:0], block)
+            total = yield Sum(grams=grams, linears=linears)
+            part = slice(block.start, block.stop)
+            descend_packed(total.grams, total.linears, ridge[part], items[part], ROW_SWEEPS)
+    side = NonNegativeSide(0.0, np.zeros(n_items), items, items[:0], np.ones(n_factors + 1), penalty)
+    return Outcome(side.public())
+
+
+class RatingNMF(RatingModel, BaseEstimator):  # type: ignore[misc]
+    """Non-negative factorisation of the ratings given, without privacy; what is missing does not count as zero.
+
+    Parameters
+    ----------
+    n_factors : int, default=10
+    sweeps : int, default=30
+    penalty : float, default=0.05
+        On the squared length of the factors, for each rating.
+    rating_range : tuple of float, optional
+        Those of the data if not given; not below 0.
+    random_state : int, default=0
+        Of the start.
+
+    Attributes
+    ----------
+    item_factors_ : ndarray of shape (n_items, n_factors)
+        Not negative.
+    rating_mean_ : float
+        Predicted where the user or the item is not known.
+    item_ids_, guarantee_, n_duplicates_
+        As for `Recommender`; the biases and the mean are zero.
+    """
+
+    _released = (*ITEM_SIDE, "rating_mean_")
+
+    def __init__(
+        self,
+        n_factors: int = 10,
+        *,
+        sweeps: int = 30,
+        penalty: float = 0.05,
+        rating_range: tuple[float, float] | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.n_factors = n_factors
+        self.sweeps = sweeps
+        self.penalty = penalty
+        self.rating_range = rating_range
+        self.random_state = random_state
+
+    def fit(self, users: Any, items: Any = None, ratings: Any = None) -> RatingNMF:
+        """Learn from ratings, given as to `Recommender.fit`."""
+        bounds = None if self.rating_range is None else check_range(self.rating_range)
+        check_count(self.n_factors, "n_factors")
+        check_count(self.sweeps, "sweeps")
+        check_positive(self.penalty, "penalty")
+        check_seed(self.random_state)
+        table = read_ratings(users, items, ratings, rating_range=bounds)
+        least, greatest = bounds if bounds is not None else (table.values.min(), table.values.max())
+        if least < 0:
+            raise InvalidInputError("ratings that are not negative", float(least), "Shift them by a public amount.")
+        program = rating_nmf_program(
+            table,
+            n_factors=self.n_factors,
+            sweeps=self.sweeps,
+            penalty=self.penalty,
+            random_state=self.random_state,
+        )
+        outcome = run(program, Clear())
+        self.rating_mean_ = float(table.values.mean())
+        self.n_duplicates_ = table.duplicates
+        self.guarantee_ = Guarantee.none("the items' factors were computed from the ratings without noise")
+        self._keep(NonNegativeSide.learned(outcome), table, least, greatest)
+        return self
+
+    def _scores(self, users: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+        unknown = (rows < 0) | (columns < 0)
+        return np.where(unknown, self.rating_mean_, super()._scores(users, rows, columns))
+
+    def _item_side(self) -> ItemSide:
+        return NonNegativeSide(**super()._item_side().public())

@@ -1,0 +1,90 @@
+"""A recommender without privacy: the yardstick, and the model for data that may be seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from tacit.channel import Clear, run
+from tacit.factor.ratings.als import ItemSide, als_program
+from tacit.factor.ratings.model import ITEM_SIDE, RatingModel, check_range
+from tacit.factor.ratings.table import read_ratings
+from tacit.privacy.guarantee import Guarantee
+from tacit.validation import check_count, check_seed
+
+
+class Recommender(RatingModel, BaseEstimator):  # type: ignore[misc]
+    r"""Ratings from biases and factors, :math:`\mu + b_u + c_i + p_u \cdot q_i`, without privacy.
+
+    Parameters
+    ----------
+    n_factors : int, default=16
+    sweeps : int, default=25
+        Times that all users and all items are solved. Fixed; more change little.
+    rating_range : tuple of float, optional
+        The least and greatest rating; those of the data if not given. Ratings outside are refused, predictions clipped.
+    random_state : int, default=0
+        Of the start.
+
+    Attributes
+    ----------
+    global_mean_ : float
+    item_biases_ : ndarray of shape (n_items,)
+    item_factors_, item_variances_ : ndarray of shape (n_items, n_factors)
+        Mean and variance of what is known about each item.
+    item_ids_ : ndarray or list
+    user_precision_ : ndarray of shape (n_factors + 1,)
+        Of the prior of a user's factors and bias.
+    noise_ : float
+        Variance of a rating around its expectation.
+    n_duplicates_ : int
+        Ratings replaced by a later one of the same user and item.
+    guarantee_ : Guarantee
+        There is none.
+
+    Notes
+    -----
+    Variances of priors and noise are estimated with the factors (`tacit.factor.ratings.als`), so there is no
+    regularisation to tune. The saved file holds the items' side only.
+
+    Examples
+    --------
+    >>> from tacit import Recommender
+    >>> from tacit.data import make_ratings
+    >>> data = make_ratings(200, 60, random_state=1)
+    >>> model = Recommender(4).fit(data.users, data.items, data.ratings)
+    >>> len(model.recommend(7, n=3))
+    3
+    """
+
+    _released = ITEM_SIDE
+
+    def __init__(
+        self,
+        n_factors: int = 16,
+        *,
+        sweeps: int = 25,
+        rating_range: tuple[float, float] | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.n_factors = n_factors
+        self.sweeps = sweeps
+        self.rating_range = rating_range
+        self.random_state = random_state
+
+    def fit(self, users: Any, items: Any = None, ratings: Any = None) -> Recommender:
+        """Learn from ratings: a data frame, a users x items sparse matrix, or ids of users and items with ratings."""
+        bounds = None if self.rating_range is None else check_range(self.rating_range)
+        program_settings = {
+            "n_factors": check_count(self.n_factors, "n_factors", least=0),
+            "sweeps": check_count(self.sweeps, "sweeps"),
+            "random_state": check_seed(self.random_state),
+        }
+        table = read_ratings(users, items, ratings, rating_range=bounds)
+        least, greatest = bounds if bounds is not None else (table.values.min(), table.values.max())
+        outcome = run(als_program(table, **program_settings), Clear())
+        self.n_duplicates_ = table.duplicates
+        self.guarantee_ = Guarantee.none("the items' factors and biases were computed from the ratings without noise")
+        self._keep(ItemSide.learned(outcome), table, least, greatest)
+        return self

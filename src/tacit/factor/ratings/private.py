@@ -1,0 +1,255 @@
+"""A recommender whose items' side may be released: user-level differential privacy."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from tacit.channel import Clear, Plan, Step, run
+from tacit.errors import InvalidInputError, words
+from tacit.factor.private import PrivacyWarning, PrivateFit
+from tacit.factor.ratings.als import ItemSide
+from tacit.factor.ratings.gradient import UNPROTECTED, VALUES_ONLY, gradient_program, published_program
+from tacit.factor.ratings.item_moments import Settings, in_stars, item_program, planned_steps
+from tacit.factor.ratings.model import ITEM_SIDE, RatingModel, check_range
+from tacit.factor.ratings.table import RatingTable, read_ratings
+from tacit.factor.ratings.user_budgets import UserBudgets, budgets_of
+from tacit.privacy.entropy import secure_generator
+from tacit.privacy.guarantee import Guarantee
+from tacit.validation import check_choice, check_count, check_epsilon, check_seed
+
+METHODS = {"covariance": "user", "gradient": "entry", "published": "entry"}
+"""Each method, and the unit that it protects."""
+
+STAYS = (
+    "a user's own factors are computed from that user's ratings and the released items' side, and shown to that user only (joint "
+    "differential privacy, or the billboard model): everybody else, together, learns of a user what the release allows, no more"
+)
+CATALOGUE = "the list of items is public: that an item exists says nothing about who rated it"
+
+
+class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignore[misc]
+    r"""Ratings from biases and factors, :math:`\mu + b_u + c_i + p_u \cdot q_i`, with a private items' side.
+
+    Parameters
+    ----------
+    n_factors : int, default=10
+        At most so many factors; as many as rise above the noise are used. With none, the model is one of biases:
+        ``n_factors_`` is 0, and a warning says so.
+    epsilon : float, mapping or array, default=1.0
+        Privacy loss of the **whole** fit. Users may have budgets of their own: a mapping from user to epsilon, or one a
+        user in the order of the users' ids (of the rows of a sparse matrix). Each user's own guarantee holds, see
+        `user_guarantee`; users who ask for less count for less.
+    delta : float, default=1e-6
+    unit : {"user", "entry"}, default="user"
+        What is protected: a user's whole history, or (for "gradient" and "published") the value of one rating.
+    rating_range : tuple of float, default=(1, 5)
+        The least and greatest rating: public. Ratings outside are refused.
+    method : {"covariance", "gradient", "published"}, default="covariance"
+        "covariance": noisy biases, one noisy second moment of the users' residuals over popular items, and noisy
+        regressions that correct all items (`tacit.factor.ratings.item_moments`). "gradient": noisy gradients, the repaired
+        method of Mugdho and Imtiaz, for ``unit="entry"``. "published": their Algorithm 1 as printed; **no** guarantee.
+    rounds : int, optional
+        Number of regressions (4 if not given) or of gradient steps (30).
+    popular_items : int, default=250
+        At most so many items enter the second moment: those with the largest noisy weights.
+    catalogue : sequence of ids, optional
+        All items there are: public. If not given, the items in the data are taken for public.
+    adjacency, max_rows, ledger, dataset, insecure_seed
+        See `PrivateMoments`; rows are users.
+    random_state : int, default=0
+        Of the start of "gradient" and "published"; it protects nothing and may be public.
+
+    Attributes
+    ----------
+    global_mean_, item_biases_, item_factors_, item_ids_, user_precision_, noise_
+        As for `Recommender`, but noisy.
+    item_weights_ : ndarray of shape (n_items,)
+        Noisy popularities ("covariance" only).
+    n_factors_ : int
+    user_factors_ : ndarray
+        Released by "gradient" and "published" only.
+    guarantee_ : Guarantee
+    n_duplicates_ : int
+        Not released.
+
+    Privacy
+    -------
+    Unit: one user with all ratings. What leaves: the noisy sums of `tacit.factor.ratings.item_moments`, and what is computed from
+    them. Why the bound holds: each user's vector is formed from that user's ratings and earlier answers, and divided by its
+    own norm. What stays: users' ratings and factors; `predict` and `recommend` use the user's own, and `save` does not
+    write them. The shares of the budget and all other constants are fixed, not tuned on the data.
+
+    References
+    ----------
+    F. McSherry, I. Mironov. Differentially private recommender systems. KDD 2009. S. Chien et al. Private alternating
+    least squares. ICML 2021.
+
+    Examples
+    --------
+    >>> from tacit import PrivateRecommender
+    >>> from tacit.data import make_ratings
+    >>> data = make_ratings(2000, 60, random_state=1)
+    >>> model = PrivateRecommender(4, epsilon=5.0).fit(data.users, data.items, data.ratings)
+    >>> bool(model.guarantee_.epsilon <= 5.0), model.guarantee_.unit
+    (True, 'user')
+    >>> len(model.recommend_for([3, 5], [5, 1], n=3))
+    3
+    """
+
+    _unit = "user"
+    _released = (*ITEM_SIDE, "n_factors_", "item_weights_", "user_factors_")
+
+    def __init__(
+        self,
+        n_factors: int = 10,
+        *,
+        epsilon: Any = 1.0,
+        delta: float = 1e-6,
+        unit: str = "user",
+        rating_range: tuple[float, float] = (1, 5),
+        method: str = "covariance",
+        rounds: int | None = None,
+        popular_items: int = 250,
+        catalogue: Any = None,
+        adjacency: str = "add-remove",
+        max_rows: int = 2**20,
+        ledger: Any = None,
+        dataset: str | None = None,
+        insecure_seed: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.n_factors = n_factors
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.rating_range = rating_range
+        self.method = method
+        self.rounds = rounds
+        self.popular_items = popular_items
+        self.catalogue = catalogue
+        self.adjacency = adjacency
+        self.max_rows = max_rows
+        self.ledger = ledger
+        self.dataset = dataset
+        self.insecure_seed = insecure_seed
+        self.random_state = random_state
+
+    def fit(self, users: Any, items: Any = None, ratings: Any = None) -> PrivateRecommender:
+        """Learn from ratings: a data frame, a users x items sparse matrix, or ids of users and items with ratings."""
+        least, greatest = self._check_settings()
+        table = read_ratings(users, items, ratings, rating_range=(least, greatest), catalogue=self.catalogue)
+        middle, half = (least + greatest) / 2, (greatest - least) / 2
+        scaled = replace(table, values=(table.values - middle) / half)
+        kept: NDArray[np.float64] | None = None
+        if self.method == "covariance":
+            side, self.item_weights_ = self._fit_covariance(scaled)
+            self.n_factors_ = side.factors.shape[1]
+            self._say_if_biases_only()
+        elif self.method == "gradient":
+            side, self.user_factors_ = self._fit_gradient(scaled)
+        else:
+            side, self.user_factors_ = self._fit_published(table, 2 * half)
+            kept = np.concatenate([self.user_factors_, np.zeros((len(self.user_factors_), 1))], axis=1)
+        if self.method != "published":
+            side = in_stars(side, middle, half)
+        self.n_factors_ = side.factors.shape[1]
+        self.n_duplicates_ = table.duplicates
+        self._keep(side, table, least, greatest, kept)
+        return self
+
+    def user_guarantee(self, user: Any) -> Guarantee:
+        """Return what holds for one user of the fit, where users have budgets of their own."""
+        table = self._fitted_table()
+        return self._budgets.guarantee(self.guarantee_, table.users.one(user, "user"))
+
+    def _check_settings(self) -> tuple[float, float]:
+        check_count(self.n_factors, "n_factors", least=0 if self.method == "covariance" else 1)
+        check_choice(self.method, "method", METHODS)
+        check_choice(self.unit, "unit", ("user", "entry"))
+        if self.unit != METHODS[self.method]:
+            raise InvalidInputError(
+                f"unit={METHODS[self.method]!r} for method {self.method!r}",
+                self.unit,
+                "'covariance' protects a user's whole history; 'gradient' only the value of one rating (unit='entry').",
+            )
+        if self.rounds is not None:
+            check_count(self.rounds, "rounds")
+        check_count(self.popular_items, "popular_items")
+        check_seed(self.random_state)
+        if not isinstance(self.epsilon, Mapping | np.ndarray | list | tuple):
+            check_epsilon(self.epsilon, infinite=True)
+        elif self.method != "covariance":
+            raise InvalidInputError("one epsilon for all", words("one a user"), "Users' budgets need 'covariance'.")
+        return check_range(self.rating_range)
+
+    def _fit_covariance(self, table: RatingTable) -> Any:
+        rounds = 4 if self.rounds is None else self.rounds
+        self._budgets: UserBudgets = budgets_of(self.epsilon, self.delta, self.adjacency, table.users)
+        plan = None
+        if not math.isinf(self._budgets.largest):
+            plan = Plan.for_budget(
+                self._budgets.largest, self.delta, steps=planned_steps(rounds), unit=self.unit, adjacency=self.adjacency
+            )
+        multiplier = 0.0 if plan is None else plan.noise_multiplier
+        settings = Settings(self.n_factors, rounds, self.popular_items, multiplier)
+        outcome = self._run(self._fingerprinted(table), item_program(table, settings, self._budgets.scales), plan)
+        self.guarantee_ = replace(
+            self.guarantee_, assumptions=(*self.guarantee_.assumptions, STAYS, CATALOGUE, *self._budgets.words)
+        )
+        return ItemSide.learned(outcome), outcome.public["weights"]
+
+    def _fit_gradient(self, table: RatingTable) -> Any:
+        rounds = 30 if self.rounds is None else self.rounds
+        plan = None
+        if not math.isinf(self.epsilon):
+            steps = [Step(count=rounds, weight=1 / rounds)]
+            plan = Plan.for_budget(self.epsilon, self.delta, steps=steps, unit="entry", adjacency="replace-one")
+        program = gradient_program(
+            table,
+            n_factors=self.n_factors,
+            rounds=rounds,
+            noise_multiplier=0.0 if plan is None else plan.noise_multiplier,
+            weight=1 / rounds,
+            random_state=self.random_state,
+        )
+        outcome = self._run(self._fingerprinted(table), program, plan)
+        self.guarantee_ = replace(self.guarantee_, assumptions=(*self.guarantee_.assumptions, VALUES_ONLY, CATALOGUE))
+        return ItemSide.learned(outcome), outcome.public["users"]
+
+    def _fit_published(self, table: RatingTable, span: float) -> Any:
+        program = published_program(
+            table,
+            n_factors=self.n_factors,
+            rounds=30 if self.rounds is None else self.rounds,
+            epsilon=check_epsilon(self.epsilon),
+            delta=self.delta,
+            span=span,
+            random_state=self.random_state,
+            generator=secure_generator(),
+        )
+        outcome = run(program, Clear())
+        self.guarantee_ = Guarantee.none(UNPROTECTED)
+        return ItemSide.learned(outcome), outcome.public["users"]
+
+    def _fingerprinted(self, table: RatingTable) -> Any:
+        """Return what identifies the data to a ledger."""
+        from scipy.sparse import csr_array
+
+        return csr_array((table.values, table.columns, table.ends), shape=(len(table.users), len(table.items)))
+
+    def _say_if_biases_only(self) -> None:
+        if self.n_factors and not self.n_factors_:
+            warnings.warn(
+                "No direction in the ratings rose above the noise, so the model consists of biases only: everyone gets the same "
+                "order of items. More users or a larger epsilon give it factors. (Seen in what was released: no extra cost.)",
+                PrivacyWarning,
+                stacklevel=3,
+            )

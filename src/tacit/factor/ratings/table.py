@@ -1,0 +1,288 @@
+"""Ratings as they come (data frame, three arrays, sparse matrix; ids of any hashable kind), indexed by user and by item."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.errors import InvalidInputError, words
+
+COLUMNS = ("user", "item", "rating")
+DENSE_IDS = 4
+"""Whole-number ids are indexed by a table if their range is at most this many times their number; else by sorting."""
+
+
+class Ids:
+    """Distinct ids, in the order of their indices.
+
+    Parameters
+    ----------
+    values : ndarray or list
+        An array if all are numbers or all are strings, sorted; a list in order of first appearance otherwise.
+    """
+
+    def __init__(self, values: NDArray[Any] | list[Hashable]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def _place(self) -> dict[Hashable, int]:
+        plain = self.values.tolist() if isinstance(self.values, np.ndarray) else self.values
+        return {value: index for index, value in enumerate(plain)}
+
+    def codes(self, ids: Any, name: str) -> NDArray[np.int64]:
+        """Return the index of each id; -1 where it is not known."""
+        given = as_ids(ids, name)
+        known = self.values
+        if isinstance(known, np.ndarray) and len(known) and given.dtype.kind in "iu" and known.dtype.kind in "iu":
+            place = np.minimum(np.searchsorted(known, given), len(known) - 1)
+            return np.where(known[place] == given, place, -1).astype(np.int64)
+        lookup = self._place
+        return np.fromiter((lookup.get(value, -1) for value in given.tolist()), np.int64, len(given))
+
+    def known(self, ids: Any, name: str) -> NDArray[np.int64]:
+        """Return the index of each id, or raise and name the first that is not known."""
+        codes = self.codes(ids, name)
+        if (codes < 0).any():
+            raise InvalidInputError(
+                f"{name} ids that the model knows",
+                as_ids(ids, name)[int(np.argmax(codes < 0))],
+                "Fit with it, leave it out, or (for a new user) use recommend_for with the user's own ratings.",
+            )
+        return codes
+
+    def one(self, value: Any, name: str) -> int:
+        """Return the index of one id."""
+        return int(self.known([value], name)[0])
+
+    def __getitem__(self, index: int) -> Any:
+        value = self.values[index]
+        return value.item() if isinstance(value, np.generic) else value
+
+
+@dataclass(frozen=True, eq=False)
+class RatingTable:
+    """Ratings by user: those of user u are ``values[ends[u]:ends[u + 1]]``, of the items ``columns[...]``, ascending.
+
+    Attributes
+    ----------
+    users, items : Ids
+    ends : ndarray of int64, shape (n_users + 1,)
+    columns : ndarray of int32, shape (n_ratings,)
+    values : ndarray of float64, shape (n_ratings,)
+    duplicates : int
+        How many ratings were replaced by a later one of the same user and item.
+    """
+
+    users: Ids
+    items: Ids
+    ends: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+    duplicates: int = 0
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Number of ratings of every user."""
+        return np.diff(self.ends)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The user of every rating."""
+        return np.repeat(np.arange(len(self.users)), self.counts)
+
+    def per_user(self, terms: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Add up the terms, one a rating, of every user by itself; 0 for users without ratings.
+
+        Each user's sum is formed from that user's terms alone, so that other users cannot move its rounding.
+        """
+        filled = self.counts > 0
+        shape = (len(self.users), *terms.shape[1:])
+        sums = np.zeros(shape)
+        if filled.any():
+            sums[filled] = np.add.reduceat(terms, self.ends[:-1][filled], axis=0)
+        return sums
+
+    def blocks(self, ratings: int) -> Iterator[tuple[slice, RatingTable]]:
+        """Yield ranges of users with about so many ratings each, and the part of the table that is theirs."""
+        start = 0
+        while start < len(self.users):
+            stop = int(np.searchsorted(self.ends, self.ends[start] + ratings, side="right")) - 1
+            stop = min(max(stop, start + 1), len(self.users))
+            entries = slice(int(self.ends[start]), int(self.ends[stop]))
+            users = Ids(self.users.values[start:stop])
+            ends = self.ends[start : stop + 1] - self.ends[start]
+            yield (
+                slice(start, stop),
+                replace(self, users=users, ends=ends, columns=self.columns[entries], values=self.values[entries]),
+            )
+            start = stop
+
+    def of(self, user: int) -> slice:
+        """Return where the ratings of one user are."""
+        return slice(int(self.ends[user]), int(self.ends[user + 1]))
+
+
+def read_ratings(
+    users: Any,
+    items: Any = None,
+    ratings: Any = None,
+    *,
+    rating_range: tuple[float, float] | None = None,
+    catalogue: Sequence[Hashable] | None = None,
+) -> RatingTable:
+    """Read ratings and index them.
+
+    Parameters
+    ----------
+    users : data frame, sparse matrix, or ids
+        A frame with columns ``user``, ``item`` and ``rating`` (or with three columns, in this order); a users x items
+        scipy sparse matrix, whose stored entries are the ratings; or the users' ids, with `items` and `ratings`.
+    items, ratings : array_like, optional
+    rating_range : tuple of float, optional
+        Ratings outside are refused.
+    catalogue : sequence of ids, optional
+        All items, rated or not; an item outside is refused. The items rated, if not given.
+
+    Returns
+    -------
+    RatingTable
+        Of several ratings for the same user and item the last is kept; the others are counted in `duplicates`.
+    """
+    sizes: tuple[int, int] | None = None
+    if items is None and ratings is None:
+        users, items, ratings, sizes = _split(users)
+    elif items is None or ratings is None:
+        raise InvalidInputError("users, items and ratings together", words("only some of them"), "Give all three.")
+    values = as_ratings(ratings, rating_range)
+    given_users, given_items = as_ids(users, "user"), as_ids(items, "item")
+    if not len(values) == len(given_users) == len(given_items):
+        raise InvalidInputError(
+            "as many users as items as ratings",
+            words(f"{len(given_users)}, {len(given_items)} and {len(values)}"),
+            "Give one of each for every rating.",
+        )
+    if not len(values):
+        raise InvalidInputError("at least one rating", words("none"), "Check the file, or the filter before this.")
+    if sizes is not None:
+        user_ids, item_ids = Ids(np.arange(sizes[0])), Ids(np.arange(sizes[1]))
+        rows, columns = given_users.astype(np.int64), given_items.astype(np.int64)
+    else:
+        user_ids, rows = indexed(given_users)
+        item_ids, columns = indexed(given_items)
+    if catalogue is not None:
+        item_ids, _ = indexed(as_ids(catalogue, "catalogue"))
+        columns = item_ids.known(given_items, "item")
+    return _by_user(user_ids, item_ids, rows, columns, values)
+
+
+def as_ids(ids: Any, name: str) -> NDArray[Any]:
+    """Return ids as a one-dimensional array: of numbers, of strings, or of objects where they are mixed."""
+    array: Any = ids.to_numpy() if hasattr(ids, "to_numpy") else ids
+    if not isinstance(array, np.ndarray):
+        listed = (
+            list(array) if isinstance(array, Sequence | set | frozenset) and not isinstance(array, str) else [array]
+        )
+        array = np.empty(len(listed), dtype=object)
+        array[:] = listed
+    if array.ndim != 1:
+        raise InvalidInputError(f"{name} ids in one dimension", array.shape, "Give one id a rating.")
+    if array.dtype.kind == "O":
+        kinds = {type(value) for value in array.tolist()}
+        if kinds <= {int} or kinds == {str}:
+            array = np.array(array.tolist())
+        else:
+            _check_objects(array, name)
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise InvalidInputError(f"{name} ids without gaps", words("NaN"), "Drop the ratings without an id.")
+    found: NDArray[Any] = array
+    return found
+
+
+def _check_objects(array: NDArray[Any], name: str) -> None:
+    for value in array:
+        if not isinstance(value, Hashable) or value is None or value != value:  # noqa: PLR0124  (NaN is not itself)
+            raise InvalidInputError(f"hashable {name} ids without gaps", value, "Drop or convert it.")
+
+
+def as_ratings(ratings: ArrayLike, rating_range: tuple[float, float] | None) -> NDArray[np.float64]:
+    """Return finite ratings within the range, or raise."""
+    raw: Any = ratings
+    try:
+        values = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError("ratings that are numbers", words(str(error)), "Convert or drop the others.") from None
+    if values.ndim != 1:
+        raise InvalidInputError("ratings in one dimension", values.shape, "Give one number a rating.")
+    if not np.isfinite(values).all():
+        raise InvalidInputError("finite ratings", words("NaN or infinity"), "Drop the pairs without a rating.")
+    if rating_range is not None and len(values):
+        low, high = rating_range
+        outside = values[(values < low) | (values > high)]
+        if len(outside):
+            raise InvalidInputError(
+                f"ratings between {low:g} and {high:g}", float(outside[0]), "Set rating_range, or mend the ratings."
+            )
+    return values
+
+
+def indexed(ids: NDArray[Any]) -> tuple[Ids, NDArray[np.int64]]:
+    """Return the distinct ids, and the index of each."""
+    if ids.dtype.kind in "iu" and len(ids):
+        low, span = int(ids.min()), int(ids.max()) - int(ids.min()) + 1
+        if span <= DENSE_IDS * len(ids) + 1024:
+            shifted = (ids - low).astype(np.int64)
+            seen = np.zeros(span, dtype=bool)
+            seen[shifted] = True
+            return Ids(np.flatnonzero(seen) + low), (np.cumsum(seen) - 1)[shifted]
+    if ids.dtype.kind != "O":
+        distinct, codes = np.unique(ids, return_inverse=True)
+        return Ids(distinct), codes.astype(np.int64)
+    place: dict[Hashable, int] = {}
+    codes = np.fromiter((place.setdefault(value, len(place)) for value in ids.tolist()), np.int64, len(ids))
+    return Ids(list(place)), codes
+
+
+def _split(data: Any) -> tuple[Any, Any, Any, tuple[int, int] | None]:
+    if hasattr(data, "tocoo"):
+        entries = data.tocoo()
+        return entries.row, entries.col, entries.data, entries.shape
+    import narwhals as nw
+
+    try:
+        frame = nw.from_native(data, eager_only=True)
+    except TypeError:
+        raise InvalidInputError(
+            "a data frame, a scipy sparse matrix, or users, items and ratings",
+            type(data).__name__,
+            "Give one of these.",
+        ) from None
+    names = COLUMNS if set(COLUMNS) <= set(frame.columns) else tuple(frame.columns)
+    if len(names) != len(COLUMNS):
+        raise InvalidInputError(f"columns named {COLUMNS}, or three columns", list(frame.columns), "Rename or select.")
+    for name in names:
+        if frame[name].null_count():
+            raise InvalidInputError(f"a column {name!r} without gaps", words("missing values"), "Drop these rows.")
+    return (*(frame[name].to_numpy() for name in names), None)
+
+
+def _by_user(
+    users: Ids, items: Ids, rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64]
+) -> RatingTable:
+    pairs = rows * len(items) + columns
+    order = np.argsort(pairs, kind="stable")
+    pairs = pairs[order]
+    last = np.ones(len(pairs), dtype=bool)
+    last[:-1] = pairs[1:] != pairs[:-1]
+    order = order[last]
+    ends = np.searchsorted(pairs[last], np.arange(len(users) + 1) * len(items))
+    return RatingTable(
+        users, items, ends.astype(np.int64), columns[order].astype(np.int32), values[order], int((~last).sum())
+    )

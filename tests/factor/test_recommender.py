@@ -1,0 +1,171 @@
+"""The recommender without privacy: its least squares are least squares, and it finds planted tastes."""
+
+import numpy as np
+import pytest
+from recommender_contract import RecommenderContract
+
+from tacit import Recommender
+from tacit.channel import Clear, run, run_together
+from tacit.data import make_ratings
+from tacit.errors import InvalidInputError
+from tacit.factor.ratings.als import als_program
+from tacit.factor.ratings.kernels import normal_rows, solve_packed, solve_rows
+from tacit.factor.ratings.leave_one_out import add_by_item, leave_one_out, user_terms
+from tacit.factor.ratings.table import read_ratings
+
+RNG = np.random.default_rng(5)
+
+
+class TestRecommender(RecommenderContract):
+    estimator = Recommender(3, sweeps=6, rating_range=(1, 5))
+
+
+def problem(rows=7, columns=9, size=4, most=9):
+    """Rows with 0, 1, ... ratings."""
+    counts = np.minimum(np.arange(rows), most)
+    ends = np.r_[0, np.cumsum(counts)].astype(np.int64)
+    places = np.concatenate([RNG.choice(columns, count, replace=False) for count in counts]).astype(np.int32)
+    return ends, places, RNG.normal(size=ends[-1]), RNG.normal(size=(columns, size)), RNG.random((columns, size))
+
+
+def test_rows_solve_the_dense_normal_equations():
+    ends, columns, targets, factors, variances = problem()
+    precision, noise = np.array([1.0, 2.0, 0.5, 3.0]), 0.7
+    found, spreads, errors = solve_rows(ends, columns, targets, factors, variances, precision, noise)
+    grams, linears = normal_rows(ends, columns, targets, factors, variances, range(2, 7))
+    packed, packed_spreads = solve_packed(grams, linears, precision, noise)
+    for i in range(7):
+        F, t = factors[columns[ends[i] : ends[i + 1]]], targets[ends[i] : ends[i + 1]]
+        extra = np.diag(variances[columns[ends[i] : ends[i + 1]]].sum(axis=0))
+        A = F.T @ F + extra + noise * np.diag(precision)
+        x, covariance = np.linalg.solve(A, F.T @ t), noise * np.linalg.inv(A)
+        assert np.allclose(found[i], x)
+        assert np.allclose(spreads[i], np.diag(covariance))
+        # the expected error of t = f'x with independent entries of f and of x
+        expected = ((t - F @ x) ** 2).sum() + x @ extra @ x + np.diag(F.T @ F + extra) @ np.diag(covariance)
+        assert errors[i] == pytest.approx(expected)
+        if i >= 2:
+            assert np.allclose(packed[i - 2], x)
+            assert np.allclose(packed_spreads[i - 2], np.diag(covariance))
+
+
+def test_leaving_one_out_is_solving_without_it():
+    ends, columns, targets, factors, _ = problem(rows=6)
+    precision = np.array([1.0, 2.0, 0.5, 3.0])
+    without, errors = leave_one_out(ends, columns, targets, factors, precision, 0.7)
+    for i in range(6):
+        for place in range(ends[i], ends[i + 1]):
+            others = [p for p in range(ends[i], ends[i + 1]) if p != place]
+            F = factors[columns[others]]
+            x = np.linalg.solve(F.T @ F + 0.7 * np.diag(precision), F.T @ targets[others])
+            assert np.allclose(without[place], x)
+            assert errors[place] == pytest.approx(targets[place] - factors[columns[place]] @ x)
+
+
+def test_what_users_send_is_cut_and_measured():
+    ends, columns, errors, factors, _ = problem()
+    regressors = 3 * factors[columns]
+    gain = 1 + RNG.random(9)
+    terms = regressors.copy()
+    norms, averages, squares = user_terms(ends, columns, terms, errors, gain, 2.0, 0.75)
+    lengths = np.linalg.norm(regressors[:, :-1], axis=1)
+    cut = np.c_[regressors[:, :-1] * np.minimum(1, 2 / lengths)[:, None], np.ones(len(lengths))]
+    expected = cut * (gain[columns] * np.clip(errors, -0.75, 0.75))[:, None]
+    assert np.allclose(terms, expected)
+    for i in range(1, 7):
+        part = slice(ends[i], ends[i + 1])
+        assert norms[i] == pytest.approx(np.linalg.norm(expected[part]))
+        assert np.allclose(averages[i], cut[part].mean(axis=0))
+        assert squares[i] == pytest.approx(np.minimum(errors[part] ** 2, 1).mean())
+    assert norms[0] == 0
+    sums, scales = np.zeros((9, 4)), RNG.random(7)
+    add_by_item(ends, columns, terms, scales, sums)
+    slow = np.zeros((9, 4))
+    np.add.at(slow, columns, terms * np.repeat(scales, np.diff(ends))[:, None])
+    assert np.allclose(sums, slow)
+
+
+def test_without_factors_it_is_the_ridge_of_biases():
+    """Converged, the users' biases solve their ridge problem given the items', and the other way round."""
+    data = make_ratings(50, 20, n_factors=0, ratings_per_user=8, random_state=1)
+    model = Recommender(0, sweeps=200).fit(data.users, data.items, data.ratings)
+    users, precision = model._users[:, -1], model.user_precision_[-1]
+    for user in range(5):
+        mine = data.users == user
+        residuals = data.ratings[mine] - model.global_mean_ - model.item_biases_[data.items[mine]]
+        assert users[user] == pytest.approx(residuals.sum() / (mine.sum() + model.noise_ * precision), abs=1e-3)
+
+
+def test_planted_tastes_are_found():
+    """With two planted factors, the held-out error comes near the noise and beats that of biases alone."""
+    data = make_ratings(1500, 80, n_factors=2, ratings_per_user=30, noise=0.4, random_state=2)
+    held = np.random.default_rng(0).random(len(data.users)) < 0.1
+    train = data.users[~held], data.items[~held], data.ratings[~held]
+    test = data.users[held], data.items[held], data.ratings[held]
+    error = {k: Recommender(k).fit(*train).evaluate(*test).rmse for k in (0, 2, 8)}
+    best = np.sqrt(np.mean((np.clip(data.expected(*test[:2]), 1, 5) - test[2]) ** 2))
+    assert error[2] < 0.85 * error[0]
+    assert error[2] < 1.12 * best
+    assert error[8] < 1.03 * error[2]  # factors too many are shrunk away, not fitted to noise
+
+
+def test_the_scale_of_the_ratings_does_not_matter():
+    data = make_ratings(200, 60, random_state=4)
+    small = Recommender(2).fit(data.users, data.items, data.ratings)
+    large = Recommender(2).fit(data.users, data.items, 20.0 * data.ratings - 7)
+    assert np.allclose(large.predict(data.users, data.items), 20 * small.predict(data.users, data.items) - 7, atol=0.2)
+
+
+def test_two_holders_learn_what_one_would():
+    """The program is written from one holder's view: users split in two give the same items, up to rounding."""
+    data = make_ratings(120, 30, ratings_per_user=10, random_state=6)
+    catalogue = list(range(30))
+
+    def table(mine):
+        return read_ratings(data.users[mine], data.items[mine], data.ratings[mine], catalogue=catalogue)
+
+    def program(mine):
+        return als_program(table(mine), n_factors=2, sweeps=5, random_state=0)
+
+    whole = run(program(data.users >= 0), Clear()).public
+    parts = run_together([program(data.users < 50), program(data.users >= 50)], Clear())
+    assert np.allclose(parts[0].public["factors"], whole["factors"], atol=1e-3)
+    assert np.allclose(parts[1].public["biases"], whole["biases"], atol=1e-3)
+
+
+def test_blocks_cover_all_users_once():
+    data = make_ratings(70, 30, ratings_per_user=10, random_state=6)
+    table = read_ratings(data.to_csr())
+    for size in (1, 37, 10**6):
+        pieces = list(table.blocks(size))
+        assert [piece.start for piece, _ in pieces] == [0, *(piece.stop for piece, _ in pieces[:-1])]
+        assert pieces[-1][0].stop == 70
+        assert np.array_equal(np.concatenate([part.values for _, part in pieces]), table.values)
+        assert all(part.ends[-1] == len(part.values) for _, part in pieces)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_factors": -1}, "n_factors"),
+        ({"n_factors": 1.5}, "n_factors"),
+        ({"sweeps": 0}, "sweeps"),
+        ({"rating_range": (5, 1)}, "rating_range"),
+        ({"rating_range": "15"}, "rating_range"),
+        ({"random_state": None}, "random_state"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters, message):
+    with pytest.raises(InvalidInputError, match=message):
+        Recommender(**parameters).fit([1], [1], [3])
+
+
+def test_ids_that_no_file_can_hold_are_refused_before_writing(tmp_path):
+    model = Recommender(1).fit([1, 2], [("a", 1), ("b", 2)], [3, 4])
+    with pytest.raises(InvalidInputError, match="numbers or strings"):
+        model.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_says_that_it_has_no_guarantee():
+    assert "No privacy guarantee" in str(Recommender(1).fit([1, 2], [1, 2], [3, 4]).guarantee_)
