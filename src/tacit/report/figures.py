@@ -86,7 +86,7 @@ def bars(labels: Sequence[str], groups: Mapping[str, Sequence[float]], *, value_
         axis.bar(np.arange(len(values)) + place * width, values, width, color=colour, label=name)
     axis.set_xticks(np.arange(len(labels)) + 0.4 - width / 2, labels)
     axis.set_ylabel(value_name)
-    axis.legend(frameon=False)
+    axis.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(groups))
     axis.spines[["top", "right"]].set_visible(False)
     return figure
 
