@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -200,17 +199,17 @@ def test_demo_does_the_whole_way(tmp_path):
     result = json.loads(found.stdout)
     assert result["guarantee"]["epsilon"] <= 1.0
     assert result["guarantee"]["epsilon"] > 0.9
-    assert 0.3 < result["variance_explained"]["private"] <= result["variance_explained"]["without_privacy"]
+    assert 0.8 < result["similarity_to_the_true_parts"]["private"] <= 1
     assert result["ledger_entries"] == 2
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == result
     assert "<svg" in (tmp_path / "out" / "report.html").read_text()
-    model = tacit.load(tmp_path / "out" / "model" / "moments.tacit")
-    assert model.second_moment_.shape == (144, 144)
+    model = tacit.load(tmp_path / "out" / "model" / "nmf.tacit")
+    assert model.components_.shape == (8, 144)
     assert model.guarantee_.to_dict() == result["guarantee"]
-    # the share kept grows with epsilon, noise aside
-    kept = np.array(list(result["share_kept_by_epsilon"].values()))
-    assert kept[-1] > 0.98
-    assert kept[-1] > kept[0]
+    # the parts come nearer to the true ones as epsilon grows, noise aside
+    similar = list(result["similarity_by_epsilon"].values())
+    assert similar[-1] > 0.95
+    assert similar[-1] > similar[0]
 
 
 def test_demo_prints_the_guarantee_for_people(tmp_path):

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from tacit.cli.output import print_json, progress
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-ROW_NORM = 2.0
-COMPONENTS = 6
-EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+SIDE, PARTS, ROW_NORM = 12, 8, 1.5
+EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 OUTPUT = typer.Option(Path("tacit-demo"), help="Folder to write the model, result and report to.")
@@ -25,13 +20,13 @@ def demo(
     output: Path = OUTPUT,
     epsilon: float = typer.Option(1.0, help="Total privacy loss of the fit."),
     delta: float = typer.Option(1e-6, help="Failure probability of the fit."),
-    images: int = typer.Option(8000, help="Number of embedded images, one person each."),
+    images: int = typer.Option(2000, help="Number of embedded images, one person each."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object and no progress."),
 ) -> None:
-    """Fit the principal components of images nobody may look at, and see what the privacy cost.
+    """Find the parts of images nobody may look at, and see what the privacy cost.
 
-    Each of the embedded images stands for one person. Their second moment is released once, with noise; the
-    components are computed from it.
+    Each of the embedded images stands for one person. Their mean and covariance are released with noise; the parts are
+    factorised from these.
     """
     from tacit.validation import check_count, check_delta, check_epsilon
 
@@ -43,13 +38,16 @@ def demo(
     if as_json:
         print_json(result)
         return
-    kept, possible = result["variance_explained"]["private"], result["variance_explained"]["without_privacy"]
+    found = result["similarity_to_the_true_parts"]
     typer.echo("")
     typer.secho("Guarantee", bold=True)
     typer.echo(result["guarantee"]["sentence"])
     typer.echo("")
     typer.secho("What privacy cost", bold=True)
-    typer.echo(f"{COMPONENTS} private components explain {kept:.1%} of the variance; without privacy {possible:.1%}.")
+    typer.echo(
+        f"The {PARTS} private parts are similar to the true ones by {found['private']:.3f} (mean cosine); without privacy "
+        f"{found['without_privacy']:.3f}."
+    )
     typer.echo(f"The ledger has {result['budget_left']:.3f} of epsilon {2 * epsilon:g} left for these images.")
     typer.echo(f"Report: {output / 'report.html'}")
 
@@ -58,15 +56,13 @@ def _demonstrate(output: Path, epsilon: float, delta: float, images: int, advanc
     import json
 
     from tacit.data import make_images
-    from tacit.factor.moments import PrivateMoments
+    from tacit.factor import NMF, PrivateNMF
+    from tacit.measure import match_topics
     from tacit.privacy import Ledger, fingerprint, gaussian_noise_multiplier
-    from tacit.report import Report
-    from tacit.report.figures import frontier, image_rows
 
     (output / "model").mkdir(parents=True, exist_ok=True)
     advance("making the embedded images")
-    data = make_images(images, side=12, n_parts=10)
-    X = data.images
+    data = make_images(images, side=SIDE, n_parts=PARTS)
 
     advance("calibrating the noise")
     multiplier = gaussian_noise_multiplier(epsilon, delta)
@@ -75,78 +71,72 @@ def _demonstrate(output: Path, epsilon: float, delta: float, images: int, advanc
     ledger_file = output / "ledger.db"
     ledger_file.unlink(missing_ok=True)  # the demonstration's own; a real ledger is never deleted
     ledger = Ledger(ledger_file)
-    dataset = fingerprint(X)
+    dataset = fingerprint(data.images)
     ledger.open_account(dataset, 2 * epsilon, delta)
 
-    advance("releasing the moments through the noisy channel")
-    model = PrivateMoments(epsilon=epsilon, delta=delta, row_norm=ROW_NORM, ledger=ledger).fit(X)
-    model.save(output / "model" / "moments.tacit")
-    plain = PrivateMoments(epsilon=float("inf"), row_norm=ROW_NORM).fit(X)
-    private_parts, plain_parts = _components(model), _components(plain)
+    advance("releasing mean and covariance through the noisy channel, and factorising")
+    model = PrivateNMF(PARTS, epsilon=epsilon, delta=delta, row_norm=ROW_NORM, ledger=ledger).fit(data.images)
+    model.save(output / "model" / "nmf.tacit")
+    plain = NMF(PARTS).fit(data.images)
+    matches = {
+        "private": match_topics(data.parts, model.components_),
+        "without privacy": match_topics(data.parts, plain.components_),
+    }
 
     advance("measuring what privacy costs at other epsilons")
-    explained = {"private": _explained(X, private_parts), "without_privacy": _explained(X, plain_parts)}
     curve = []
     for place, candidate in enumerate(EPSILONS):
         # other people's images each time: a second look at the same ones would cost their budget
-        other = make_images(images, side=12, n_parts=10, random_state=place + 1).images
-        fitted = PrivateMoments(epsilon=candidate, delta=delta, row_norm=ROW_NORM).fit(other)
-        reference = PrivateMoments(epsilon=float("inf"), row_norm=ROW_NORM).fit(other)
-        curve.append(_explained(other, _components(fitted)) / _explained(other, _components(reference)))
+        other = make_images(images, side=SIDE, n_parts=PARTS, random_state=place + 1)
+        fitted = PrivateNMF(PARTS, epsilon=candidate, delta=delta, row_norm=ROW_NORM).fit(other.images)
+        curve.append(match_topics(other.parts, fitted.components_).mean_similarity)
 
     advance("writing the report")
     left = ledger.remaining(dataset)
     result = {
         "guarantee": model.guarantee_.to_dict(),
-        "noise_multiplier": multiplier,
+        "noise_multiplier_of_one_sum": multiplier,
         "images": images,
-        "components": COMPONENTS,
-        "variance_explained": explained,
-        "share_kept_by_epsilon": dict(zip(map(str, EPSILONS), curve, strict=True)),
+        "similarity_to_the_true_parts": {
+            name.replace(" ", "_"): match.mean_similarity for name, match in matches.items()
+        },
+        "similarity_by_epsilon": dict(zip(map(str, EPSILONS), curve, strict=True)),
         "budget_left": left.epsilon,
         "ledger_entries": ledger.verify(),
     }
-    report = Report(
-        "tacit demonstration",
-        f"{images} embedded images, one person each; their second moment is released once. The images are synthetic: with "
-        "real ones, what is compared with the fit without privacy would stay with the holder.",
-    )
-    report.guarantee(model.guarantee_)
-    report.figure(
-        "Components",
-        image_rows({"private": private_parts, "without privacy": plain_parts}, data.shape),
-        "Leading eigenvectors of the second moment. They are ordered by variance; where two are close in "
-        "variance, noise may mix or swap them, and signs are arbitrary.",
-    )
-    report.figure(
-        "What privacy costs",
-        frontier(
-            EPSILONS,
-            curve,
-            reference=1.0,
-            value_name="variance kept, relative",
-            reference_name="without privacy",
-        ),
-        f"Variance explained by {COMPONENTS} private components over that of {COMPONENTS} ordinary ones, on fresh images at "
-        "each epsilon.",
-    )
-    rows = [["spent", f"{left.spent:.4f}"], ["left", f"{left.epsilon:.4f}"], ["delta", f"{left.delta:g}"]]
-    # the account's name is a hash of the private data, so it stays out of what is passed on
-    report.table(
-        "The ledger", ["epsilon", "value"], rows, note="The account is named by the fingerprint of the images."
-    )
+    parts = {"the truth": data.parts, "private": model.components_[matches["private"].permutation]}
+    parts["without privacy"] = plain.components_[matches["without privacy"].permutation]
+    report = _report(model, parts, data.shape, curve, left, matches["without privacy"].mean_similarity)
     report.write(output / "report.html")
     (output / "result.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
     return result
 
 
-def _components(model: Any) -> NDArray[np.float64]:
-    import numpy as np
+def _report(model: Any, parts: Any, shape: tuple[int, int], curve: list[float], left: Any, possible: float) -> Any:
+    from tacit.report import Report
+    from tacit.report.figures import frontier, image_rows
 
-    _, vectors = np.linalg.eigh(model.second_moment_)
-    parts: NDArray[np.float64] = vectors[:, ::-1][:, :COMPONENTS].T
-    return parts
-
-
-def _explained(X: NDArray[np.float64], parts: NDArray[np.float64]) -> float:
-    return float(((X @ parts.T) ** 2).sum() / (X**2).sum())
+    report = Report(
+        "tacit demonstration",
+        "Embedded images, one person each, made of a few parts. The images are synthetic: with real ones there is no truth "
+        "to compare with, and what is compared with the fit without privacy would stay with the holder.",
+    )
+    report.guarantee(model.guarantee_)
+    caption = "What the images were made of, and what was found, in the same order."
+    report.figure("Parts", image_rows(parts, shape), caption)
+    report.figure(
+        "What privacy costs",
+        frontier(
+            EPSILONS,
+            curve,
+            reference=possible,
+            value_name="similarity to the true parts",
+            reference_name="without privacy",
+        ),
+        "Mean cosine of the private parts with the true ones, on fresh images at each epsilon.",
+    )
+    rows = [["spent", f"{left.spent:.4f}"], ["left", f"{left.epsilon:.4f}"], ["delta", f"{left.delta:g}"]]
+    # the account's name is a hash of the private data, so it stays out of what is passed on
+    note = "The account is named by the fingerprint of the images."
+    report.table("The ledger", ["epsilon", "value"], rows, note=note)
+    return report
