@@ -7,13 +7,13 @@ import pytest
 from scipy import stats
 
 from tacit.channel import Choose, Clear, Noisy, Outcome, Plan, Step, Sum, check_neighbours, run, run_together
-from tacit.errors import BudgetError, InvalidInputError, PrivacyViolationError, RangeError
+from tacit.errors import BudgetError, InvalidInputError, PrivacyViolationError, ProtocolError, RangeError
 
 X = np.random.default_rng(0).random((40, 3))
 
 
 def vote_program(X, bound=1.0):
-    winner = yield Choose(X.sum(axis=0), bound=bound)
+    winner = yield Choose(X.sum(axis=0), bound=bound, units=len(X))
     return Outcome({"winner": winner})
 
 
@@ -42,7 +42,7 @@ def test_winners_come_with_the_probability_of_report_noisy_max(gap, epsilon):
 def test_the_price_is_recorded_and_the_sums_get_the_rest():
     def program():
         total = yield Sum(v=np.zeros(3), bound=1.0, units=3)
-        winner = yield Choose([0.0, 1.0], bound=1.0)
+        winner = yield Choose([0.0, 1.0], bound=1.0, units=3)
         return Outcome({"v": total.v, "winner": winner})
 
     channel = Noisy(planned())
@@ -71,6 +71,15 @@ def test_bad_scores():
         Choose([1.0], bound=0.0)
     with pytest.raises(RangeError):
         run(vote_program(X * np.nan), Noisy(planned()))
+
+
+@pytest.mark.parametrize(("units", "error"), [(None, ProtocolError), (2**20 + 1, InvalidInputError)])
+def test_the_number_of_units_must_be_stated_and_within_the_bound(units, error):
+    def program():
+        yield Choose([0.0, 1.0], bound=1.0, units=units)
+
+    with pytest.raises(error, match="units"):
+        run(program(), Noisy(planned()))
 
 
 def test_neighbours():

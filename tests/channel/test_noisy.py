@@ -142,10 +142,20 @@ def test_normed_sums_are_normalised_after_the_noise():
 
 def test_samples_are_poisson_at_the_asked_rate():
     channel = Noisy(Plan.for_budget(1.0, 1e-5, steps=[Step(1, sampling_rate=0.3)]), insecure_seed=11)
-    (mask,) = channel.sample([Sample(100_000, 0.3)])
+    mask, other = channel.sample([Sample(100_000, 0.3), Sample(100_000, 0.3)])  # of two holders
     assert stats.binomtest(int(mask.sum()), 100_000, 0.3).pvalue > 1e-4
-    (other,) = channel.sample([Sample(100_000, 0.3)])
     assert stats.binomtest(int((mask & other).sum()), 100_000, 0.09).pvalue > 1e-4
+
+
+def test_a_second_sample_before_the_sum_is_refused():
+    """Else the first one's mask could be used at the second one's rate."""
+
+    def program():
+        yield Sample(30, 0.9)
+        yield Sample(30, 0.1)
+
+    with pytest.raises(ProtocolError, match="after every Sample"):
+        run(program(), Noisy(Plan.for_budget(1.0, 1e-5, steps=[Step(1, sampling_rate=0.1)])))
 
 
 def test_a_sample_counts_for_one_sum_only():

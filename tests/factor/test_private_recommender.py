@@ -241,6 +241,17 @@ def test_a_ledger_is_charged_once_and_refuses_the_second(tmp_path):
         quietly(model, USERS, ITEMS, RATINGS)
 
 
+def test_an_account_is_named_by_the_ratings_as_they_were_given(tmp_path):
+    import polars
+
+    frame = polars.DataFrame({"user": USERS, "item": ITEMS, "rating": RATINGS})
+    ledger = Ledger(tmp_path / "ledger.db")
+    for given, account in [((frame,), frame), ((USERS, ITEMS, RATINGS), (USERS, ITEMS, RATINGS))]:
+        ledger.open_account(tacit.fingerprint(account), 3.0, 1e-6, unit="user")
+        quietly(PrivateRecommender(2, epsilon=1.0, ledger=ledger), *given)
+        assert len(ledger.history(tacit.fingerprint(account))) == 1
+
+
 def test_the_catalogue_is_what_is_known(tmp_path):
     model = quietly(PrivateRecommender(2, epsilon=5.0, catalogue=[*CATALOGUE, "unrated"]), USERS, ITEMS, RATINGS)
     assert len(model.item_biases_) == 41

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sqlite3
@@ -10,10 +9,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forks import forked, outcome
 
 import tacit.privacy.ledger as ledger_module
 from tacit.errors import BudgetError, InvalidInputError, LedgerError
@@ -116,22 +115,6 @@ def test_threads_share_an_instance(tmp_path: Path) -> None:
     assert not failures
     assert len(accepted) == 12
     check_accepted_and_refused(ledger, accepted, refused, affordable(12))
-
-
-def forked(action: Callable[[], None]) -> int:
-    """Run `action` in a fork of this process, which ends with it; return its process id."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        with contextlib.suppress(BaseException):
-            action()
-            status = 0
-        os._exit(status)
-    return child
-
-
-def outcome(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @needs_fork

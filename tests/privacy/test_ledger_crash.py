@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import signal
@@ -11,28 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forks import forked, outcome
 
 from tacit.privacy import GaussianRelease, Guarantee
 from tacit.privacy.ledger import Ledger
 
 DELTA = 1e-6
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-
-
-def forked(action: Callable[[], None]) -> int:
-    """Run `action` in a fork of this process, which ends with it; return its process id."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        with contextlib.suppress(BaseException):
-            action()
-            status = 0
-        os._exit(status)
-    return child
-
-
-def outcome(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def killed_at_random(act: Callable[[], None], randomness: random.Random, longest: float, *, first_act: bool) -> None:

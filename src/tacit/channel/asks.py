@@ -154,13 +154,16 @@ class Choose:
         This holder's part of the score of each candidate; they are added up over the holders.
     bound : float
         The most that one unit can move any one score.
+    units : int, optional
+        As for `Sum`.
     """
 
-    def __init__(self, scores: ArrayLike, *, bound: float) -> None:
+    def __init__(self, scores: ArrayLike, *, bound: float, units: int | None = None) -> None:
         self.scores = np.atleast_1d(np.asarray(scores, dtype=np.float64))
         if self.scores.ndim != 1 or self.scores.size == 0:
             raise InvalidInputError("one score a candidate", self.scores.shape, "Give a list with at least one score.")
         self.bound = check_positive(bound, "bound")
+        self.units = None if units is None else check_count(units, "units", least=0)
 
     def signature(self) -> tuple[Any, ...]:
         """Everything public about the ask."""

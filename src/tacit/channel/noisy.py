@@ -103,6 +103,12 @@ class Noisy:
 
     def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
         """Draw each holder's Poisson sample for the next sum, from the secure generator."""
+        if self._rate != 1:
+            raise ProtocolError(
+                "a Sum after every Sample",
+                words("a second Sample"),
+                "The rate accounted would not be that of the first.",
+            )
         self._rate = asks[0].rate
         generator = self._insecure or secure_generator()
         return [generator.random(ask.units) < ask.rate for ask in asks]
@@ -131,6 +137,8 @@ class Noisy:
 
     def measure_scores(self, asks: Sequence[Choose]) -> tuple[NDArray[np.int64], float]:
         """Put the total scores on a grid, and say how many of its steps one unit can move any of them."""
+        for ask in asks:
+            self._check_units(ask.units, "a Choose")
         grid = Grid(math.floor(math.log2(asks[0].bound / LEAST_STEPS_PER_ROUNDING)))
         scores = exact_sum([grid.encode(ask.scores) for ask in asks])
         return scores, self._with_float_errors(asks[0].bound) / grid.step + 1.0
@@ -138,7 +146,13 @@ class Noisy:
     def measure(self, asks: Sequence[Sum]) -> dict[str, Measured]:
         """Put every array's total on its grid; no noise yet, nothing leaves."""
         for ask in asks:
-            self._check_units(ask)
+            if ask.bound is None:
+                raise ProtocolError(
+                    "a bound on what one unit contributes",
+                    words(f"a Sum of {ask.names} without one"),
+                    "State `bound=`.",
+                )
+            self._check_units(ask.units, f"a Sum of {ask.names}")
         first = asks[0]
         joint = sum(array.size for array in first.arrays.values())
         found = {}
@@ -222,19 +236,13 @@ class Noisy:
     def _with_float_errors(self, norm: float) -> float:
         return norm * (1 + WITHIN_A_UNIT + 2 * self.max_units**2 * FLOAT_UNIT)
 
-    def _check_units(self, ask: Sum) -> None:
-        if ask.bound is None:
-            raise ProtocolError(
-                "a bound on what one unit contributes", words(f"a Sum of {ask.names} without one"), "State `bound=`."
-            )
-        if ask.units is None:
-            raise ProtocolError(
-                "the number of units added up", words(f"a Sum of {ask.names} without it"), "State `units=`."
-            )
-        if ask.units > self.max_units:
+    def _check_units(self, units: int | None, ask: str) -> None:
+        if units is None:
+            raise ProtocolError("the number of units added up", words(f"{ask} without it"), "State `units=`.")
+        if units > self.max_units:
             raise InvalidInputError(
                 f"at most max_units = {self.max_units} units in one holder's sum",
-                ask.units,
+                units,
                 "Set max_units to a public upper bound of your data's size.",
             )
 

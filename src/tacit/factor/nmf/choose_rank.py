@@ -142,7 +142,7 @@ def _rank_program(X: Any, model: PrivateNMF, ranks: Sequence[int], cost: float, 
         -float(_errors(rows, T, model.row_norm).sum()) - cost * rank * moments.count
         for rank, T in zip(ranks, candidates, strict=True)
     ]
-    winner = yield Choose(scores, bound=1.0)
+    winner = yield Choose(scores, bound=1.0, units=rows.shape[0])
     return Outcome({"rank": ranks[winner], "components": candidates[winner]})
 
 

@@ -56,7 +56,8 @@ def gradient_program(
     user_step = 1 / (0.5 * table.counts + sigma / MOST_STEP + 1)[:, None]
     for _ in range(rounds):
         near_items, near_users = clipped(items), clipped(users)
-        errors = table.values - np.einsum("ij,ij->i", items[columns], users[rows])
+        # predictions within the range, so that no rating's own term, and with it no rounding, exceeds the bound
+        errors = table.values - np.clip(np.einsum("ij,ij->i", items[columns], users[rows]), -1.0, 1.0)
         total = yield Sum(
             items=_scattered(columns, errors, near_users[rows], len(items)),
             users=_scattered(rows, errors, near_items[columns], len(users)),

@@ -19,7 +19,7 @@ from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.gradient import UNPROTECTED, VALUES_ONLY, gradient_program, published_program
 from tacit.factor.ratings.item_moments import Settings, in_stars, item_program, planned_steps
 from tacit.factor.ratings.model import ITEM_SIDE, RatingModel, check_range
-from tacit.factor.ratings.table import RatingTable, read_ratings
+from tacit.factor.ratings.table import RatingTable, as_ids, read_ratings
 from tacit.factor.ratings.user_budgets import UserBudgets, budgets_of
 from tacit.privacy.entropy import secure_generator
 from tacit.privacy.guarantee import Guarantee
@@ -148,13 +148,14 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
         table = read_ratings(users, items, ratings, rating_range=(least, greatest), catalogue=self.catalogue)
         middle, half = (least + greatest) / 2, (greatest - least) / 2
         scaled = replace(table, values=(table.values - middle) / half)
+        given = users if items is None else (as_ids(users, "user"), as_ids(items, "item"), np.asarray(ratings))
         kept: NDArray[np.float64] | None = None
         if self.method == "covariance":
-            side, self.item_weights_ = self._fit_covariance(scaled)
+            side, self.item_weights_ = self._fit_covariance(scaled, given)
             self.n_factors_ = side.factors.shape[1]
             self._say_if_biases_only()
         elif self.method == "gradient":
-            side, self.user_factors_ = self._fit_gradient(scaled)
+            side, self.user_factors_ = self._fit_gradient(scaled, given)
         else:
             side, self.user_factors_ = self._fit_published(table, 2 * half)
             kept = np.concatenate([self.user_factors_, np.zeros((len(self.user_factors_), 1))], axis=1)
@@ -190,7 +191,7 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
             raise InvalidInputError("one epsilon for all", words("one a user"), "Users' budgets need 'covariance'.")
         return check_range(self.rating_range)
 
-    def _fit_covariance(self, table: RatingTable) -> Any:
+    def _fit_covariance(self, table: RatingTable, given: Any) -> Any:
         rounds = 4 if self.rounds is None else self.rounds
         self._budgets: UserBudgets = budgets_of(self.epsilon, self.delta, self.adjacency, table.users)
         plan = None
@@ -200,13 +201,13 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
             )
         multiplier = 0.0 if plan is None else plan.noise_multiplier
         settings = Settings(self.n_factors, rounds, self.popular_items, multiplier)
-        outcome = self._run(self._fingerprinted(table), item_program(table, settings, self._budgets.scales), plan)
+        outcome = self._run(given, item_program(table, settings, self._budgets.scales), plan)
         self.guarantee_ = replace(
             self.guarantee_, assumptions=(*self.guarantee_.assumptions, STAYS, CATALOGUE, *self._budgets.words)
         )
         return ItemSide.learned(outcome), outcome.public["weights"]
 
-    def _fit_gradient(self, table: RatingTable) -> Any:
+    def _fit_gradient(self, table: RatingTable, given: Any) -> Any:
         rounds = 30 if self.rounds is None else self.rounds
         plan = None
         if not math.isinf(self.epsilon):
@@ -220,7 +221,7 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
             weight=1 / rounds,
             random_state=self.random_state,
         )
-        outcome = self._run(self._fingerprinted(table), program, plan)
+        outcome = self._run(given, program, plan)
         self.guarantee_ = replace(self.guarantee_, assumptions=(*self.guarantee_.assumptions, VALUES_ONLY, CATALOGUE))
         return ItemSide.learned(outcome), outcome.public["users"]
 
@@ -238,12 +239,6 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
         outcome = run(program, Clear())
         self.guarantee_ = Guarantee.none(UNPROTECTED)
         return ItemSide.learned(outcome), outcome.public["users"]
-
-    def _fingerprinted(self, table: RatingTable) -> Any:
-        """Return what identifies the data to a ledger."""
-        from scipy.sparse import csr_array
-
-        return csr_array((table.values, table.columns, table.ends), shape=(len(table.users), len(table.items)))
 
     def _say_if_biases_only(self) -> None:
         if self.n_factors and not self.n_factors_:

@@ -57,23 +57,24 @@ def budgets_of(epsilon: Any, delta: float, adjacency: str, users: Ids) -> UserBu
         if missing:
             raise InvalidInputError("an epsilon for every user", words(f"none for {missing[0]!r}"), "Add the missing.")
         listed = [check_epsilon(epsilon[user]) for user in wanted]
-        largest = max(check_epsilon(value) for value in epsilon.values())  # of all users named: it is public
+        named = [check_epsilon(value) for value in epsilon.values()]  # also of users without ratings: these are public
     elif isinstance(epsilon, np.ndarray | list | tuple):
         listed = [check_epsilon(float(value)) for value in epsilon]
         if len(listed) != len(users):
             raise InvalidInputError(
                 f"one epsilon for each of {len(users)} users", words(f"{len(listed)}"), "Order them as the users' ids."
             )
-        largest = max(listed)
+        named = listed
     else:
         return UserBudgets(check_epsilon(epsilon, infinite=True), np.ones(len(users)))
+    largest = max(named)
     least_noise = gaussian_noise_multiplier(largest, delta, adjacency=adjacency)
     scale = {largest: 1.0}
     for value in set(listed) - {largest}:
         ratio = least_noise / gaussian_noise_multiplier(value, delta, adjacency=adjacency)
         scale[value] = max(ratio * (1 - 1e-6) - RESERVE, 0.0)
     note = (
-        f"users have budgets of their own, from {min(listed):g} to {largest:g}: the epsilon stated is the largest, "
+        f"users have budgets of their own, from {min(named):g} to {largest:g}: the epsilon stated is the largest, "
         "user_guarantee(user) states each; which budget a user chose, and the largest, are taken for public"
     )
     return UserBudgets(largest, np.array([scale[value] for value in listed]), (note,))
