@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from tacit.channel.asks import Bound, Choose, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.fixedpoint import Grid, exact_sum
 from tacit.channel.plan import LEAST_LATTICE_SIGMA, Plan, Step
+from tacit.channel.together import ONE_WORD, Alone, Together
 from tacit.channel.transcript import Transcript
 from tacit.errors import BudgetError, InvalidInputError, ProtocolError, words
-from tacit.privacy.entropy import insecure_generator, secure_generator
+from tacit.privacy.entropy import insecure_generator
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import discrete_gaussian, discrete_laplace
 from tacit.privacy.releases import ExponentialRelease, GaussianRelease
@@ -36,6 +37,9 @@ from tacit.validation import check_count
 FLOAT_UNIT = 2.0**-53
 WITHIN_A_UNIT = 2.0**-30
 LEAST_STEPS_PER_ROUNDING = 2.0**13
+LEAST_SHARE = 32.0
+SHARE_RESERVE = 2.0**-40
+"""A share is this much wider than its root says, so that rounding the root takes nothing off the honest shares' sum."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,10 @@ class Noisy:
     Unit and adjacency are the plan's. What leaves: the noised totals, their names and shapes, nothing else. Why the
     bound holds: the integers that get noise move by at most `Measured.sensitivity` in L2 (module docstring), so each
     release is a discrete Gaussian mechanism with the recorded multiplier, and the accountant composes the records.
+    Among parties (`joined`) each adds a share of the noise, so wide that the shares of the honest ones alone are that
+    noise: a sum of h discrete Gaussians of width s is, number for number, within a factor exp(10 h exp(-pi^2 s^2)) of
+    one of width s sqrt(h) (Kairouz, Liu, Steinke 2021, section 4); from `LEAST_SHARE` on that factor is 1 in any
+    arithmetic.
     """
 
     def __init__(
@@ -96,10 +104,19 @@ class Noisy:
         self.transcript = Transcript(keep_values)
         self._spending = spending
         self._charged = False
+        self._together: Together = Alone()
         self._used: Counter[tuple[float, float]] = Counter()
         self._chosen = 0
         self._rate = 1.0
+        self._insecure_seed = insecure_seed
         self._insecure = None if insecure_seed is None else insecure_generator(insecure_seed)
+
+    def joined(self, together: Together) -> Noisy:
+        """Return this channel, made to add up over the parties, each of which adds its share of the noise."""
+        self._together = together
+        if self._insecure_seed is not None:  # even insecure noise is drawn by each party for itself
+            self._insecure = insecure_generator(self._insecure_seed + together.index)
+        return self
 
     def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
         """Draw each holder's Poisson sample for the next sum, from the secure generator."""
@@ -110,7 +127,7 @@ class Noisy:
                 "The rate accounted would not be that of the first.",
             )
         self._rate = asks[0].rate
-        generator = self._insecure or secure_generator()
+        generator = self._insecure or self._together.sampler()
         return [generator.random(ask.units) < ask.rate for ask in asks]
 
     def exchange(self, asks: Sequence[Sum]) -> Total:
@@ -126,6 +143,8 @@ class Noisy:
         if self._chosen >= len(self.plan.choices):
             raise _not_planned(f"{len(self.plan.choices)} choices")
         self._charge_once()
+        if self._together.parties > 1:
+            raise ProtocolError("sums only, among parties", words("a Choose"), "Make the choice before, or alone.")
         epsilon = self.plan.choices[self._chosen]
         noise = discrete_laplace(2 * sensitivity / epsilon, scores.shape, generator=self._insecure)
         winner = int(np.argmax(scores + noise))
@@ -171,10 +190,17 @@ class Noisy:
 
     def release(self, ask: Sum, measured: dict[str, Measured], step: tuple[float, float]) -> Total:
         """Add the noise and record what was released."""
-        totals = {}
-        for name, array in measured.items():
-            noise = discrete_gaussian(array.sigma, array.integers.shape, generator=self._insecure)
-            totals[name] = array.grid.decode(array.integers + noise)
+        noised = [array.integers + self._noise(array) for array in measured.values()]
+        added = self._together.add(
+            ONE_WORD.of_integers(np.concatenate([array.ravel() for array in noised]), parties=self._together.parties),
+            ONE_WORD,
+            str(ask.signature()),
+        )
+        flat, ends = added[0].view(np.int64), np.cumsum([array.size for array in noised])
+        totals = {
+            name: array.grid.decode(part.reshape(array.integers.shape))
+            for (name, array), part in zip(measured.items(), np.split(flat, ends[:-1]), strict=True)
+        }
         if isinstance(ask, NormedSum):
             totals = {name: normalise_columns(array) for name, array in totals.items()}
         self._used[step] += 1
@@ -193,8 +219,8 @@ class Noisy:
         return Total(totals)
 
     def close(self) -> None:
-        """Correct the ledger to what was really released, if less than the plan."""
-        if self._spending is not None and self._charged:
+        """Correct the ledger to what was really released, if less than the plan and not to be resumed."""
+        if self._spending is not None and self._charged and not self._together.resumable:
             done = [Step(count, weight, rate) for (weight, rate), count in self._used.items() if count]
             all_sums = sum(step.count for step in done) == sum(step.count for step in self.plan.steps)
             if not all_sums or self._chosen < len(self.plan.choices):
@@ -208,6 +234,7 @@ class Noisy:
             delta=self.plan.delta,
             unit=self.plan.unit,
             adjacency=self.plan.adjacency,
+            trust=self._together.trust,
             assumptions=(f"no holder adds up more than {self.max_units} units",),
         )
         if self._insecure is not None:
@@ -230,8 +257,20 @@ class Noisy:
 
     def _charge_once(self) -> None:
         if self._spending is not None and not self._charged:
-            self._spending.charge(self.plan.guarantee())
             self._charged = True
+            if not self._together.charged:
+                self._spending.charge(self.plan.guarantee())
+                self._together.note_charge()
+
+    def _noise(self, array: Measured) -> NDArray[np.int64]:
+        share = array.sigma / math.sqrt(self._together.honest) * (1 + SHARE_RESERVE)
+        if share < LEAST_SHARE:
+            raise InvalidInputError(
+                f"at most {(array.sigma / LEAST_SHARE) ** 2:.0f} parties to share the noise",
+                self._together.honest,
+                "Use fewer.",
+            )
+        return discrete_gaussian(share, array.integers.shape, generator=self._insecure)
 
     def _with_float_errors(self, norm: float) -> float:
         return norm * (1 + WITHIN_A_UNIT + 2 * self.max_units**2 * FLOAT_UNIT)

@@ -1,0 +1,188 @@
+"""The channel among parties: every number is put on a grid and masked; all learn the exact totals, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.channel.asks import Choose, NormedSum, Sample, Sum, Total, normalise_columns
+from tacit.channel.clear import Clear
+from tacit.channel.fixedpoint import Grid
+from tacit.channel.masks import Masks
+from tacit.channel.noisy import Noisy
+from tacit.channel.ring import Elements, Ring
+from tacit.channel.run import Channel
+from tacit.channel.together import Together
+from tacit.channel.transcript import Transcript
+from tacit.errors import ProtocolError, words
+from tacit.privacy.guarantee import Guarantee
+
+FRACTION_BITS = 40
+
+
+class Link(Protocol):
+    """Messages to and from every other party, in steps: each sends one message to each, and waits for theirs."""
+
+    @property
+    def index(self) -> int:
+        """The place of this party, from 0."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """All parties, in the order of the job."""
+
+    def swap(self, label: bytes, outgoing: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Send each peer its message, and return theirs; parties whose label differs are named in a `ProtocolError`."""
+
+
+class MaskedSum:
+    """Add up vectors over the parties of a link.
+
+    Each party masks its vector and sends one part of it to each party; each adds up the part that is its own, where the
+    masks cancel, and sends the total of that part to all. So a party sends each number at most once masked and once as a
+    part of the total, whatever the number of parties.
+
+    Every message carries a digest of all totals so far: parties who were told different totals stop at the next sum.
+
+    Privacy
+    -------
+    See `tacit.channel.masks`: any set of parties learns of the others' vectors their sum, and nothing else. With one
+    other party, or if all others pool what they know, that sum is this party's own vector: no protocol can help there.
+    """
+
+    def __init__(self, link: Link, masks: Masks) -> None:
+        self.link = link
+        self.masks = masks
+        self._number = 0
+        self._seen = hashlib.blake2b(digest_size=16)
+
+    def add(self, elements: Elements, ring: Ring, label: str) -> Elements:
+        """Return the total; `label` says what is added."""
+        parties, own = len(self.link.names), self.link.index
+        masked = self.masks.hide(elements, ring, self._number)
+        self._number += 1
+        self.note(label.encode())
+        cuts = [elements.shape[1] * place // parties for place in range(parties + 1)]
+        parts = [slice(start, stop) for start, stop in itertools.pairwise(cuts)]
+        peers = [place for place in range(parties) if place != own]
+        arrived = self.link.swap(self._seen.digest(), {peer: masked[:, parts[peer]].tobytes() for peer in peers})
+        total = masked[:, parts[own]]
+        for peer in peers:
+            total = ring.plus(total, _elements(arrived[peer], total.shape, self.link.names[peer]))
+        arrived = self.link.swap(self._seen.digest(), dict.fromkeys(peers, total.tobytes()))
+        whole = np.empty_like(elements)
+        whole[:, parts[own]] = total
+        for peer in peers:
+            whole[:, parts[peer]] = _elements(arrived[peer], whole[:, parts[peer]].shape, self.link.names[peer])
+        self.note(whole.tobytes())
+        return whole
+
+    def note(self, seen: bytes) -> None:
+        """Make `seen` a part of what all parties must have in common from now on."""
+        self._seen.update(seen)
+
+
+class Masked:
+    """Totals on a grid, masked among parties.
+
+    Parameters
+    ----------
+    together : Together
+        The way to the other parties.
+    fraction_bits : int, default=40
+        The grid: numbers are rounded to multiples of ``2**-fraction_bits``.
+    words : {1, 2}, default=1
+        Sums are taken modulo 2^64 or 2^128.
+    keep_values : bool, default=False
+
+    Privacy
+    -------
+    No differential privacy: the totals are exact. What leaves: the totals (`NormedSum`: their directions, if three or more
+    parties hide the norms), and nothing else of any party's terms.
+    """
+
+    def __init__(
+        self, together: Together, *, fraction_bits: int = FRACTION_BITS, words: int = 1, keep_values: bool = False
+    ) -> None:
+        self.transcript = Transcript(keep_values)
+        self._together = together
+        self._grid = Grid(-fraction_bits)
+        self._ring = Ring(words)
+        self._norms_seen = False
+
+    def exchange(self, asks: Sequence[Sum]) -> Total:
+        """Return the totals of all parties: the exact sum of the terms on the grid, the same bits everywhere."""
+        ask = _one(asks)
+        if isinstance(ask, NormedSum) and self._together.hides_norms:
+            totals = {name: self._direction(array, ask) for name, array in ask.arrays.items()}
+        else:
+            totals = self._added(ask)
+        if isinstance(ask, NormedSum) and not self._together.hides_norms:
+            self._norms_seen = True
+            totals = {name: normalise_columns(array) for name, array in totals.items()}
+        self.transcript.add(ask.kind, totals)
+        return Total(totals)
+
+    def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
+        """Draw this party's own sample."""
+        return [self._together.sampler().random(ask.units) < ask.rate for ask in asks]
+
+    def choose(self, asks: Sequence[Choose]) -> int:
+        """Return the candidate with the highest total score, from the totals."""
+        ask = _one(asks)
+        scores = self._added(Sum(scores=ask.scores))["scores"]
+        self.transcript.add("sum", {"scores": scores})
+        return int(np.argmax(scores))
+
+    def close(self) -> None:
+        """The link belongs to whoever opened it."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the parties may rely on, in words; it is not differential privacy."""
+        reason = f"the totals are exact. {self._together.trust}"
+        if self._norms_seen:
+            reason += ". The lengths of the normalised columns (the singular values) are revealed to the parties"
+        return Guarantee.none(reason)
+
+    def _added(self, ask: Sum) -> dict[str, NDArray[np.float64]]:
+        flat = np.concatenate([array.ravel() for array in ask.arrays.values()])
+        elements = self._ring.encode(flat, self._grid, parties=self._together.parties)
+        decoded = self._ring.decode(self._together.add(elements, self._ring, str(ask.signature())), self._grid)
+        ends = np.cumsum([array.size for array in ask.arrays.values()])
+        parts = zip(ask.arrays.items(), np.split(decoded, ends[:-1]), strict=True)
+        return {name: part.reshape(array.shape) for (name, array), part in parts}
+
+    def _direction(self, array: NDArray[np.float64], ask: Sum) -> NDArray[np.float64]:
+        table = array.reshape(len(array), -1)
+        return self._together.direction(self._grid.encode(table), str(ask.signature())).reshape(array.shape)
+
+
+def among(channel: Channel, together: Together, **settings: Any) -> Channel:
+    """Return the channel that does among parties what `channel` does alone; `settings` are those of `Masked`."""
+    if isinstance(channel, Noisy):
+        return channel.joined(together)
+    if isinstance(channel, Clear):
+        return Masked(together, **settings)
+    raise ProtocolError("a clear or a noisy channel", words(type(channel).__name__), "Run the estimator's own fit.")
+
+
+def _one(asks: Sequence[Any]) -> Any:
+    if len(asks) != 1:
+        raise ProtocolError("one holder in each party's process", words(f"{len(asks)}"), "Run one program a party.")
+    return asks[0]
+
+
+def _elements(message: bytes, shape: tuple[int, ...], name: str) -> Elements:
+    if len(message) != 8 * int(np.prod(shape)):
+        raise ProtocolError(
+            f"{8 * int(np.prod(shape))} bytes from {name}",
+            words(f"{len(message)}"),
+            "All parties must run the same version.",
+        )
+    return np.frombuffer(message, dtype="<u8").astype(np.uint64, copy=False).reshape(shape)

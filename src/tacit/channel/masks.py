@@ -1,0 +1,66 @@
+r"""Masks that cancel: every pair of parties adds and subtracts the same stream.
+
+Party m sends :math:`x_m + \sum_{j>m} s_{mj} - \sum_{j<m} s_{mj}`, where :math:`s_{mj}` is the stream that m and j alone
+can compute. Added up over the parties, the streams cancel. To anyone without the key of at least one pair in it, a masked
+vector is uniform and says nothing; so any set of parties learns of the others' vectors their sum and nothing else.
+
+References
+----------
+K. Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017 (section 4.0.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tacit.channel.ring import Elements, Ring
+from tacit.errors import ProtocolError, words
+
+KEY_BYTES = 32
+
+
+class Masks:
+    """The masks of one party for one session.
+
+    Parameters
+    ----------
+    index : int
+        This party's place.
+    keys : mapping of int to bytes
+        For every other party, the 32-byte key shared with it, made for this session alone.
+    """
+
+    def __init__(self, index: int, keys: Mapping[int, bytes]) -> None:
+        if index in keys or any(len(key) != KEY_BYTES for key in keys.values()):
+            raise ProtocolError(
+                f"one key of {KEY_BYTES} bytes for every other party",
+                words(f"keys for {sorted(keys)}"),
+                "Agree on keys again.",
+            )
+        self.index = index
+        self._keys = dict(keys)
+        self._next = 0
+
+    def hide(self, elements: Elements, ring: Ring, number: int) -> Elements:
+        """Return the elements masked for sum number `number`; a number cannot be used twice."""
+        if number < self._next:
+            raise ProtocolError(
+                f"a sum numbered {self._next} or higher", number, "A mask used twice would give away a difference."
+            )
+        self._next = number + 1
+        masked = elements
+        for peer in sorted(self._keys):
+            stream = _stream(self._keys[peer], number, elements.shape)
+            masked = ring.plus(masked, stream) if peer > self.index else ring.minus(masked, stream)
+        return masked
+
+
+def _stream(key: bytes, number: int, shape: tuple[int, ...]) -> Elements:
+    """AES-256 in counter mode; the upper half of the counter is the sum's number, so that streams never overlap."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    cipher = Cipher(algorithms.AES(key), modes.CTR(number.to_bytes(8, "big") + bytes(8)))
+    stream = cipher.encryptor().update(bytes(8 * int(np.prod(shape))))
+    return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False).reshape(shape)

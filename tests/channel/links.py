@@ -1,0 +1,93 @@
+"""Parties as threads of one process: the real masks and sums over queues in place of a network."""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tacit.channel.masked import MaskedSum
+from tacit.channel.masks import Masks
+from tacit.errors import ProtocolError
+from tacit.privacy.entropy import secure_generator
+
+
+class QueueLink:
+    """One party's end; `sent` keeps what it sent, for the tests to look at."""
+
+    def __init__(self, index: int, names: list[str], queues: dict[tuple[int, int], queue.Queue]) -> None:
+        self.index, self.names, self._queues = index, names, queues
+        self.sent: list[tuple[int, bytes]] = []
+
+    def swap(self, label: bytes, outgoing: dict[int, bytes]) -> dict[int, bytes]:
+        for peer, message in outgoing.items():
+            self.sent.append((peer, message))
+            self._queues[self.index, peer].put((label, message))
+        arrived = {}
+        for peer in outgoing:
+            theirs, message = self._queues[peer, self.index].get(timeout=20)
+            if theirs != label:
+                raise ProtocolError("the same label", self.names[peer], "")
+            arrived[peer] = message
+        return arrived
+
+
+def pair_keys(parties: int) -> list[dict[int, bytes]]:
+    keys: list[dict[int, bytes]] = [{} for _ in range(parties)]
+    for left in range(parties):
+        for right in range(left + 1, parties):
+            keys[left][right] = keys[right][left] = secrets.token_bytes(32)
+    return keys
+
+
+class ThreadTogether:
+    """The `Together` of one thread."""
+
+    hides_norms = False
+    resumable = False
+    charged = False
+    trust = "nobody"
+
+    def __init__(self, link: QueueLink, keys: dict[int, bytes], honest: int) -> None:
+        self.index, self.parties, self.honest, self.link = link.index, len(link.names), honest, link
+        self.sums = MaskedSum(link, Masks(link.index, keys))
+
+    def add(self, elements: Any, ring: Any, label: str) -> Any:
+        return self.sums.add(elements, ring, label)
+
+    def direction(self, integers: Any, label: str) -> Any:
+        raise NotImplementedError
+
+    def sampler(self) -> np.random.Generator:
+        return secure_generator()
+
+    def note_charge(self) -> None:
+        pass
+
+
+def in_threads(parties: int, work: Callable[[ThreadTogether], Any], honest: int | None = None) -> list[Any]:
+    """Run `work` once a party, at the same time; return what they returned, or raise the first error."""
+    names = [f"party-{index}" for index in range(parties)]
+    queues = {(a, b): queue.Queue() for a in range(parties) for b in range(parties) if a != b}
+    keys = pair_keys(parties)
+    results: list[Any] = [None] * parties
+    errors: list[BaseException] = []
+
+    def party(index: int) -> None:
+        try:
+            results[index] = work(ThreadTogether(QueueLink(index, names, queues), keys[index], honest or parties))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=party, args=(index,)) for index in range(parties)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results

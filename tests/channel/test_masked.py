@@ -1,0 +1,213 @@
+"""The masked channel: exact totals, words that say nothing, masks never used twice, noise shared among the parties."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from links import in_threads, pair_keys
+from scipy.stats import chi2, kstest
+
+from tacit import NMF, PrivateMoments, PrivateNMF
+from tacit.channel import Grid, NormedSum, Outcome, Plan, Sum
+from tacit.channel.masked import Masked, among
+from tacit.channel.masks import Masks
+from tacit.channel.ring import Ring
+from tacit.channel.run import interpose, run
+from tacit.errors import ProtocolError, RangeError
+from tacit.privacy.noise import discrete_gaussian_pmf
+
+GRID = Grid(-40)
+NUMBERS = st.floats(-1e5, 1e5, allow_nan=False)
+
+
+def summed(terms, *, words=1, kind=Sum, **settings):
+    def program(term):
+        total = yield kind(x=term)
+        return Outcome({"x": total.x})
+
+    def work(together):
+        return run(program(terms[together.index]), Masked(together, words=words, **settings)).public["x"]
+
+    return in_threads(len(terms), work)
+
+
+@pytest.mark.parametrize("words", [1, 2])
+@pytest.mark.parametrize("parties", [2, 3, 5])
+def test_the_total_is_the_exact_sum_on_the_grid_bit_for_bit(parties, words):
+    generator = np.random.default_rng(parties)
+    terms = [generator.normal(scale=10.0 ** generator.integers(-12, 5), size=(7, 3)) for _ in range(parties)]
+    exact = np.vectorize(lambda n: math.ldexp(float(n), -40))(sum(GRID.encode(term).astype(object) for term in terms))
+    for total in summed(terms, words=words):
+        np.testing.assert_array_equal(total, exact)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(NUMBERS, min_size=3, max_size=3), min_size=2, max_size=6), st.sampled_from([1, 2]))
+def test_elements_add_as_integers_do(rows, words):
+    ring = Ring(words)
+    total = np.zeros((words, 3), dtype=np.uint64)
+    for row in rows:
+        total = ring.plus(total, ring.encode(row, GRID, parties=len(rows)))
+    exact = [sum(round(value * 2**40) for value in column) for column in zip(*rows, strict=True)]
+    np.testing.assert_array_equal(ring.decode(total, GRID), [math.ldexp(float(number), -40) for number in exact])
+    back = total
+    for row in rows:
+        back = ring.minus(back, ring.encode(row, GRID, parties=len(rows)))
+    assert not back.any()
+
+
+def test_two_words_hold_what_one_cannot():
+    terms = [np.array([3e15, -1e12]), np.array([-3e15, 2.0**-40]), np.array([1.0, 0.0])]
+    np.testing.assert_array_equal(summed(terms, words=2)[0], [1.0, -1e12])
+    with pytest.raises(RangeError, match="128 bits"):
+        summed(terms, words=1)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 2.0**22])
+def test_what_does_not_fit_is_refused_before_anything_is_sent(bad):
+    def work(together):
+        with pytest.raises(RangeError):
+            Masked(together).exchange([Sum(x=[1.0, bad])])
+        return together.link.sent
+
+    assert in_threads(3, work) == [[], [], []]
+
+
+def outgoing(value, masks, number=0):
+    return masks.hide(Ring(1).encode(np.full(20_000, value), GRID, parties=3), Ring(1), number)[0]
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -12345.678])
+def test_outgoing_words_are_uniform(value):
+    """Chi-square over all bytes at level 1e-6, and Kolmogorov-Smirnov over the words."""
+    sent = outgoing(value, Masks(1, pair_keys(3)[1]))
+    counts = np.bincount(np.frombuffer(sent.tobytes(), np.uint8), minlength=256)
+    expected = counts.sum() / 256
+    assert chi2.sf(((counts - expected) ** 2 / expected).sum(), 255) > 1e-6
+    assert kstest(sent / 2.0**64, "uniform").pvalue > 1e-6
+
+
+def test_words_of_two_inputs_are_the_same_once_the_masks_compensate():
+    """For every other input there are masks that send the very same words: so they say nothing about the input."""
+    keys = pair_keys(3)[1]
+    sent = outgoing(1.0, Masks(1, keys))
+    mask = outgoing(0.0, Masks(1, keys))
+    other = Ring(1).encode(np.full(20_000, -7.5), GRID, parties=3)[0]
+    compensating = mask + (Ring(1).encode(np.full(20_000, 1.0), GRID, parties=3)[0] - other)
+    np.testing.assert_array_equal(other + compensating, sent)
+    counts = np.bincount(np.frombuffer(compensating.tobytes(), np.uint8), minlength=256)
+    expected = counts.sum() / 256
+    assert chi2.sf(((counts - expected) ** 2 / expected).sum(), 255) > 1e-6
+
+
+def test_a_mask_is_never_used_twice():
+    masks = Masks(0, pair_keys(2)[0])
+    sent = [outgoing(1.0, masks, number) for number in range(4)]
+    for left, right in itertools.combinations(sent, 2):
+        assert not (left == right).any()
+    with pytest.raises(ProtocolError, match="twice"):
+        outgoing(1.0, masks, 3)
+
+
+def test_parties_that_ask_for_different_things_stop():
+    def work(together):
+        Masked(together).exchange([Sum(x=np.zeros(3 + (together.index == 2)))])
+
+    with pytest.raises(ProtocolError):
+        in_threads(3, work)
+
+
+def test_normed_sum_without_hiding_says_so():
+    terms = [np.array([[3.0, 0.0], [4.0, 0.0]]), np.zeros((2, 2))]
+
+    def work(together):
+        channel = Masked(together)
+        return channel.exchange([NormedSum(x=terms[together.index])]).x, str(channel.guarantee)
+
+    (direction, words), _ = in_threads(2, work)
+    np.testing.assert_allclose(direction, [[0.6, 0.0], [0.8, 0.0]])
+    assert "singular values" in words
+    assert "No privacy guarantee" in words
+
+
+def fitted_among(make, parts, honest=None):
+    def work(together):
+        with interpose(lambda channel: among(channel, together)):
+            return make().fit(parts[together.index])
+
+    return in_threads(len(parts), work, honest)
+
+
+@pytest.mark.parametrize("parties", [2, 3, 5])
+def test_nmf_among_parties_is_the_centralised_fit(parties):
+    generator = np.random.default_rng(parties)
+    X = generator.gamma(1.0, size=(40 * parties, 12))
+    cuts = np.sort(generator.choice(np.arange(2, len(X)), parties - 2, replace=False)) if parties > 2 else []
+    parts = np.split(X, [1, *cuts])  # the first party has one row
+    start = generator.random((4, 12))
+
+    def make():
+        return NMF(4, init=start, max_iter=30, tol=0)
+
+    alone = make().fit(X)
+    for model in fitted_among(make, parts):
+        distance = np.linalg.norm(model.components_ - alone.components_)
+        assert distance <= 1e-8 * np.linalg.norm(alone.components_)
+
+
+def test_noise_in_the_sum_is_that_of_one_trusted_curator():
+    """The noise of the total: honest parties' shares alone have the planned width, whoever else adds theirs."""
+    plan = Plan.for_budget(1.0, 1e-6)
+    parties, colluding = 4, 1
+    zeros = np.zeros(40_000)
+
+    def work(together):
+        from tacit.channel import Noisy
+
+        channel = Noisy(plan, insecure_seed=5).joined(together)
+        return channel.exchange([Sum(x=zeros, bound=1.0, units=1)]).x
+
+    totals = in_threads(parties, work, honest=parties - colluding)
+    for total in totals[1:]:
+        np.testing.assert_array_equal(total, totals[0])
+    # the bound enters with the slack for rounding, hence the tolerance of 3% around the sampling error of 0.35%
+    expected = plan.noise_multiplier * math.sqrt(parties / (parties - colluding))
+    assert np.std(totals[0]) == pytest.approx(expected, rel=0.03)
+    assert kstest(totals[0] / np.std(totals[0]), "norm").pvalue > 1e-4
+
+
+def test_shares_of_discrete_gaussians_add_up_to_one_within_the_stated_factor():
+    """Kairouz, Liu, Steinke 2021: the bound at widths so small that it can be seen."""
+    for share, parties in [(0.6, 2), (0.7, 3), (0.8, 5)]:
+        support = np.arange(-60, 61)
+        law = total = discrete_gaussian_pmf(support, share)
+        for _ in range(parties - 1):
+            total = np.convolve(total, law)
+        wide = np.arange(-(len(total) // 2), len(total) // 2 + 1)
+        one = discrete_gaussian_pmf(wide, share * math.sqrt(parties))
+        seen = one > 1e-9
+        bound = 10 * sum(math.exp(-2 * math.pi**2 * share**2 * k / (k + 1)) for k in range(1, parties))
+        assert np.abs(np.log(total[seen] / one[seen])).max() <= bound
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PrivateMoments(epsilon=5.0, delta=1e-6, insecure_seed=1),
+        lambda: PrivateNMF(2, epsilon=50.0, delta=1e-6, insecure_seed=1),
+        lambda: PrivateNMF(2, epsilon=50.0, delta=1e-6, method="rounds", rounds=2, sampling_rate=0.5, insecure_seed=1),
+    ],
+    ids=["moments", "nmf", "rounds with samples"],
+)
+def test_private_estimators_run_unchanged_and_agree(make):
+    X = np.random.default_rng(0).dirichlet(np.ones(5), size=600)
+    models = fitted_among(make, [X[:100], X[100:101], X[101:]])
+    learned = "mean_" if hasattr(models[0], "mean_") else "components_"
+    for model in models:
+        np.testing.assert_array_equal(getattr(model, learned), getattr(models[0], learned))
+    assert models[0].guarantee_.releases
