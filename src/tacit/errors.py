@@ -91,3 +91,9 @@ class PrivacyViolationError(TacitError):
     """A private program that does on a neighbouring data set what its bound does not allow."""
 
     exit_code = 7
+
+
+class PartyError(TacitError):
+    """Another party, or the way to it, failed; the run stopped with a checkpoint."""
+
+    exit_code = 8

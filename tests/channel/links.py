@@ -56,7 +56,7 @@ class ThreadTogether:
         self.index, self.parties, self.honest, self.link = link.index, len(link.names), honest, link
         self.sums = MaskedSum(link, Masks(link.index, keys))
 
-    def add(self, elements: Any, ring: Any, label: str) -> Any:
+    def add(self, elements: Any, ring: Any, label: str, *, noised: bool = False) -> Any:
         return self.sums.add(elements, ring, label)
 
     def direction(self, integers: Any, label: str) -> Any:

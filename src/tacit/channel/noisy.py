@@ -195,6 +195,7 @@ class Noisy:
             ONE_WORD.of_integers(np.concatenate([array.ravel() for array in noised]), parties=self._together.parties),
             ONE_WORD,
             str(ask.signature()),
+            noised=True,
         )
         flat, ends = added[0].view(np.int64), np.cumsum([array.size for array in noised])
         totals = {

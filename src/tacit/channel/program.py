@@ -20,10 +20,14 @@ class Outcome:
         guarantee goes.
     private : mapping
         What depends on this holder's records in other ways (its rows' factors, its loss). It stays with the holder.
+    channel : Channel
+        Set by `run`: the channel that the program ran over, and so what was earned. Among parties it is not the one that the
+        caller gave.
     """
 
     public: Mapping[str, Any]
     private: Mapping[str, Any] = field(default_factory=dict)
+    channel: Any = field(default=None, compare=False, repr=False)
 
 
 Program = Generator[Ask, Any, Outcome]

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -80,7 +81,7 @@ def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]
     wrap = _interposed.get()
     used = channel if wrap is None else wrap(channel)
     try:
-        return _lock_step(list(programs), used)
+        return [replace(outcome, channel=used) for outcome in _lock_step(list(programs), used)]
     finally:
         for program in programs:
             program.close()

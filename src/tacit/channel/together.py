@@ -36,8 +36,12 @@ class Together(Protocol):
     def hides_norms(self) -> bool:
         """Whether `direction` can be asked for."""
 
-    def add(self, elements: Elements, ring: Ring, label: str) -> Elements:
-        """Return the total over all parties; `label` says what is added, and all must say the same."""
+    def add(self, elements: Elements, ring: Ring, label: str, *, noised: bool = False) -> Elements:
+        """Return the total over all parties.
+
+        `label` says what is added, and all must say the same. What is `noised` is kept until the total is known: a run that
+        is resumed sends the same numbers again, never the same statistic under other noise.
+        """
 
     def direction(self, integers: NDArray[np.int64], label: str) -> NDArray[np.float64]:
         """Return the total with each column divided by its norm, which nobody learns."""
@@ -68,7 +72,7 @@ class Alone:
     resumable = False
     charged = False
 
-    def add(self, elements: Elements, ring: Ring, label: str) -> Elements:
+    def add(self, elements: Elements, ring: Ring, label: str, *, noised: bool = False) -> Elements:
         """Return what came."""
         return elements
 

@@ -63,9 +63,8 @@ class PrivateFit(SavedModel):
                 PrivacyWarning,
                 stacklevel=3,
             )
-        channel = self._channel(given, plan)
-        outcome = run(program, channel)
-        self.guarantee_ = channel.guarantee
+        outcome = run(program, self._channel(given, plan))
+        self.guarantee_ = outcome.channel.guarantee
         return outcome
 
     def _channel(self, given: Any, plan: Plan | None) -> Channel:

@@ -32,6 +32,11 @@ def secure_generator() -> Generator:
     return _aes_generator(secrets.randbits(_KEY_BITS))
 
 
+def keyed_generator(key: bytes) -> Generator:
+    """Return the generator of `secure_generator` under a given 16-byte key, which must be secret and used once."""
+    return _aes_generator(int.from_bytes(key, "big"))
+
+
 def insecure_generator(seed: int) -> Generator:
     """Return a generator that repeats itself, for tests only.
 

@@ -1,0 +1,8 @@
+"""Several organisations, one model: identities, the job they agree on, the network between them, and running it."""
+
+from tacit.parties.identity import Identity
+from tacit.parties.job import Job, Party
+from tacit.parties.join import join
+from tacit.parties.local import run_local
+
+__all__ = ["Identity", "Job", "Party", "join", "run_local"]

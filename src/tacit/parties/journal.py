@@ -1,0 +1,107 @@
+"""What a party keeps of a run, so that it can go on after a failure: a SQLite file that a killed process cannot break."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from pathlib import Path
+
+from tacit.errors import InvalidInputError, words
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS rounds (number INTEGER PRIMARY KEY, label BLOB NOT NULL, sent BLOB, total BLOB);
+"""
+
+
+class Journal:
+    """The totals of all rounds so far, and the numbers that were sent for a total that did not arrive.
+
+    Parameters
+    ----------
+    path : path
+    about : mapping of str to str
+        What the run is (job, party, data). A journal of another run is refused.
+    resume : bool
+        Whether the file must exist; if not, it must not.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], about: dict[str, str], *, resume: bool) -> None:
+        place = Path(path)
+        if place.exists() != resume:
+            raise InvalidInputError(
+                f"a checkpoint at {place}" if resume else f"no checkpoint at {place}",
+                words("none" if resume else "one of an earlier run"),
+                "Start without --resume."
+                if resume
+                else "Use --resume to go on, or another output folder to start again.",
+            )
+        place.touch(mode=0o600)
+        self._file = sqlite3.connect(place, isolation_level=None, check_same_thread=False)
+        self._file.execute("PRAGMA journal_mode=WAL")
+        self._file.execute("PRAGMA synchronous=FULL")
+        self._file.executescript(_SCHEMA)
+        for key, value in about.items():
+            known = self._value(key)
+            if known is not None and known != value.encode():
+                raise InvalidInputError(
+                    f"the {key} of the run that is resumed",
+                    words(f"another {key}"),
+                    "Resume with the same job and data.",
+                )
+            self._keep(key, value.encode())
+        self.resumed = resume
+
+    @property
+    def complete(self) -> int:
+        """How many rounds have their total."""
+        row = self._file.execute("SELECT COUNT(*) FROM rounds WHERE total IS NOT NULL").fetchone()
+        return int(row[0])
+
+    def total(self, number: int) -> tuple[bytes, bytes] | None:
+        """Return label and total of a round, if known."""
+        query = "SELECT label, total FROM rounds WHERE number = ? AND total IS NOT NULL"
+        row = self._file.execute(query, (number,)).fetchone()
+        return None if row is None else (row[0], row[1])
+
+    def sent(self, number: int) -> bytes | None:
+        """Return what was sent for a round whose total is not known."""
+        row = self._file.execute("SELECT sent FROM rounds WHERE number = ?", (number,)).fetchone()
+        return None if row is None else row[0]
+
+    def keep_sent(self, number: int, label: bytes, sent: bytes) -> None:
+        """Remember what is about to be sent."""
+        self._file.execute("INSERT INTO rounds VALUES (?, ?, ?, NULL)", (number, label, sent))
+
+    def keep_total(self, number: int, label: bytes, total: bytes) -> None:
+        """Remember a total; what was sent for it is not needed any more."""
+        self._file.execute("INSERT OR REPLACE INTO rounds VALUES (?, ?, NULL, ?)", (number, label, total))
+
+    def secret(self, name: str) -> bytes:
+        """Return 32 random bytes that stay the same when the run is resumed, and never leave."""
+        known = self._value(name)
+        if known is None:
+            known = secrets.token_bytes(32)
+            self._keep(name, known)
+        return known
+
+    @property
+    def charged(self) -> bool:
+        """Whether the run was charged to a ledger."""
+        return self._value("charged") is not None
+
+    def note_charge(self) -> None:
+        """Remember that it was."""
+        self._keep("charged", b"yes")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _value(self, key: str) -> bytes | None:
+        row = self._file.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def _keep(self, key: str, value: bytes) -> None:
+        self._file.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))

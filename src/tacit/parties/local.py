@@ -1,0 +1,199 @@
+"""Parties on one computer: real processes, real sockets and real TLS on loopback, from one call."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InvalidInputError, PartyError, TacitError, words
+from tacit.parties.identity import Identity
+from tacit.parties.job import Job, Party
+from tacit.parties.join import Part, join
+from tacit.parties.models import PartyData
+
+Progress = Callable[[int, int, Any], None]
+
+
+def run_local(
+    estimator: Any,
+    parts: Sequence[Any],
+    targets: Sequence[Any] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    on_round: Progress | None = None,
+    **settings: Any,
+) -> list[Any]:
+    """Fit an estimator among parties, each a process of its own on this computer, and return the fitted estimators.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any that runs its programs over a channel; it is copied to every party.
+    parts : sequence of array-like or sparse matrix
+        One table a party, all with the same columns.
+    targets : sequence of array-like, optional
+        One a party, where `fit` takes a `y`.
+    names : sequence of str, optional
+    folder : path, optional
+        Where checkpoints are kept; a temporary one if not given.
+    on_round : callable, optional
+        Called with the party, the round and the traffic after every round.
+    **settings
+        Of the `Job`: ``colluding``, ``word_bits``, ``fraction_bits``, ``hide_norms``, ``timeout``.
+
+    Returns
+    -------
+    list of estimators
+        One a party, in order, with the party's own attributes; ``traffic_`` says what it sent and how long it waited.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit import PrivateMoments
+    >>> from tacit.parties import run_local
+    >>> X = np.random.default_rng(0).dirichlet(np.ones(3), size=900)
+    >>> models = run_local(PrivateMoments(epsilon=1.0, delta=1e-6), [X[:300], X[300:500], X[500:]])  # doctest: +SKIP
+    >>> bool((models[0].mean_ == models[2].mean_).all())  # doctest: +SKIP
+    True
+    """
+    found = list(parts)
+    identities = [Identity.create(name) for name in names or [f"party-{place}" for place in range(len(found))]]
+    width = {part.shape[1] for part in found}
+    if len(width) != 1:
+        raise InvalidInputError("the same number of columns from every party", sorted(width), "Use the same columns.")
+    job = local_job(
+        identities,
+        "local",
+        {},
+        [f"column {place}" for place in range(width.pop())],
+        model=type(estimator).__name__,
+        **settings,
+    )
+    data = [PartyData(part, None if targets is None else targets[place]) for place, part in enumerate(found)]
+    with contextlib.ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory()) if folder is None else folder)
+        arguments = [
+            (job, identity, data[index], place / identity.name, {"estimator": estimator})
+            for index, identity in enumerate(identities)
+        ]
+        fitted = in_processes(arguments, on_round)
+    for part in fitted:
+        part.estimator.traffic_ = part.summary()
+    return [part.estimator for part in fitted]
+
+
+def local_job(
+    identities: Sequence[Identity],
+    name: str,
+    model_settings: Mapping[str, Any],
+    features: Sequence[str],
+    **settings: Any,
+) -> Job:
+    """Return a job for parties on this computer, each at a free port."""
+    ports = free_ports(len(identities))
+    parties = [
+        Party(identity.name, f"127.0.0.1:{port}", identity.certificate)
+        for identity, port in zip(identities, ports, strict=True)
+    ]
+    return Job.parse(Job(name, settings=model_settings, features=features, parties=parties, **settings).text())
+
+
+def in_processes(arguments: Sequence[tuple[Any, ...]], on_round: Progress | None = None) -> list[Part]:
+    """Run `join` once a set of arguments, each in a new process; raise the error that came first, if any did."""
+    context = multiprocessing.get_context("spawn")
+    threads = max(1, (os.cpu_count() or 1) // len(arguments))
+    processes, pipes = [], []
+    with _environment({"OMP_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)}):
+        for given in arguments:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_party, args=(theirs, given, on_round is not None), daemon=True)
+            process.start()
+            theirs.close()
+            processes.append(process)
+            pipes.append(ours)
+    try:
+        return _collected(pipes, [given[1].name for given in arguments], on_round)
+    finally:
+        for process in processes:
+            process.join(5)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens at just now."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+def _party(pipe: Any, given: tuple[Any, ...], tell: bool) -> None:
+    job, identity, data, folder, settings = given
+
+    def say(number: int, traffic: Any) -> None:
+        if tell:
+            pipe.send(("round", number, traffic))
+
+    try:
+        part = join(job, identity, data, folder, on_round=say, **settings)
+        pipe.send(("done", part))
+    except BaseException as error:
+        told = error if isinstance(error, TacitError) else RuntimeError(f"{type(error).__name__}: {error}")
+        pipe.send(("error", told))
+
+
+def _collected(pipes: list[Any], names: list[str], on_round: Progress | None) -> list[Part]:
+    from multiprocessing.connection import wait
+
+    parts: dict[int, Part] = {}
+    errors: list[BaseException] = []
+    waiting: dict[Any, int] = dict(zip(pipes, range(len(pipes)), strict=True))
+    while waiting:
+        ready: list[Any] = list(wait(list(waiting)))
+        for pipe in ready:
+            index = waiting[pipe]
+            content: list[Any]
+            try:
+                kind, *content = pipe.recv()
+            except EOFError:
+                kind, content = "error", [PartyError(f"{names[index]} to finish", words("its process died"), "Resume.")]
+            if kind == "round" and on_round is not None:
+                on_round(index, *content)
+            elif kind != "round":
+                del waiting[pipe]
+                if kind == "done":
+                    parts[index] = content[0]
+                else:
+                    errors.append(content[0])
+    if errors:
+        # what a party says of its own data or settings explains more than that the others saw it leave
+        raise next((error for error in errors if not isinstance(error, PartyError)), errors[0])
+    return [parts[index] for index in range(len(pipes))]
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes that are started meanwhile."""
+    before = {key: os.environ.get(key) for key in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value

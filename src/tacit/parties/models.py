@@ -1,0 +1,148 @@
+"""What can be fitted among parties, and how a party's file becomes the data of a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.data import read_matrix
+from tacit.errors import InvalidInputError, words
+from tacit.parties.job import Job
+from tacit.validation import check_choice
+
+TABLE, RATINGS = "table", "ratings"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model by name: where its class is, what its data are, and settings that parties must not leave to their data."""
+
+    module: str
+    name: str
+    data: str = TABLE
+    needs: tuple[str, ...] = ()
+
+
+MODELS = {
+    "nmf": Model("tacit.factor.nmf.estimator", "NMF"),
+    "private-nmf": Model("tacit.factor.nmf.private", "PrivateNMF"),
+    "moments": Model("tacit.factor.moments", "PrivateMoments"),
+    "rating-nmf": Model("tacit.factor.ratings.non_negative", "RatingNMF", RATINGS, ("rating_range",)),
+    "private-recommender": Model("tacit.factor.ratings.private", "PrivateRecommender", RATINGS),
+}
+
+
+@dataclass(frozen=True)
+class PartyData:
+    """A party's own records, in the columns of the job."""
+
+    X: Any
+    y: Any = None
+
+
+def estimator_of(job: Job) -> Any:
+    """Return the job's estimator, not yet fitted."""
+    model = MODELS[check_choice(job.model, "model", tuple(MODELS))]
+    missing = [name for name in model.needs if job.settings.get(name) is None]
+    if missing:
+        raise InvalidInputError(
+            f"the setting {missing[0]!r} in the job", words("none"), "Each party would take it from its own data."
+        )
+    settings = {key: tuple(value) if key == "rating_range" else value for key, value in job.settings.items()}
+    cls = getattr(import_module(model.module), model.name)
+    try:
+        return cls(**settings)
+    except TypeError as error:
+        raise InvalidInputError(
+            f"settings of {model.name}", words(str(error)), "Check [settings] in the job."
+        ) from error
+
+
+def read_party_data(path: str | Path, job: Job, party: str) -> PartyData:
+    """Read a party's file, and refuse what does not fit the job; errors name the party."""
+    model = MODELS[check_choice(job.model, "model", tuple(MODELS))]
+    if model.data == RATINGS and Path(path).suffix in (".csv", ".parquet"):
+        return PartyData(_ratings(path, job, party))
+    matrix = read_matrix(path)
+    names, X, y = matrix.names, matrix.X, None
+    wanted = list(job.features) + ([job.target] if job.target else [])
+    if names is not None:
+        check_same_columns(list(names), wanted, party)
+    elif X.shape[1] != len(wanted):
+        raise InvalidInputError(
+            f"{len(wanted)} columns from {party}", words(f"{X.shape[1]} in {Path(path).name}"), "Use the job's columns."
+        )
+    if job.target:
+        last: Any = X[:, [-1]]
+        X, y = X[:, :-1], np.asarray(last.toarray() if hasattr(last, "toarray") else last).ravel()
+    return check_party_data(PartyData(X, y), job, party)
+
+
+def check_party_data(data: PartyData, job: Job, party: str) -> PartyData:
+    """Raise unless the records fit the job: some rows, its columns, finite numbers."""
+    rows, columns = data.X.shape
+    if rows == 0:
+        raise InvalidInputError(
+            f"at least one record from {party}", words("none"), "A party without data does not take part."
+        )
+    if columns != len(job.features):
+        raise InvalidInputError(
+            f"{len(job.features)} columns from {party}", words(f"{columns}"), "Use the job's columns."
+        )
+    values = data.X.data if hasattr(data.X, "tocsr") else np.asarray(data.X)
+    if not np.isfinite(values).all():
+        raise InvalidInputError(f"finite numbers from {party}", words("NaN or infinity"), "Mend or drop these records.")
+    return data
+
+
+def check_same_columns(names: list[str], wanted: list[str], party: str) -> None:
+    """Raise unless the columns are the job's, in its order; say which is the first that is not."""
+    if names == wanted:
+        return
+    missing = [name for name in wanted if name not in names]
+    extra = [name for name in names if name not in wanted]
+    if missing or extra:
+        got = "; ".join(
+            f"{what} {', '.join(map(repr, found[:5]))}" for what, found in (("no", missing), ("also", extra)) if found
+        )
+        raise InvalidInputError(
+            f"the job's {len(wanted)} columns from {party}", words(got), "Select the job's columns."
+        )
+    place = next(index for index, pair in enumerate(zip(names, wanted, strict=True)) if pair[0] != pair[1])
+    raise InvalidInputError(
+        f"column {place + 1} from {party} to be {wanted[place]!r}",
+        words(f"{names[place]!r}: the columns are in another order"),
+        "Put them into the job's order.",
+    )
+
+
+def _ratings(path: str | Path, job: Job, party: str) -> Any:
+    """Return a users x features sparse matrix from a table of user, item and rating."""
+    import polars as pl
+    from scipy.sparse import csr_array
+
+    from tacit.data.files import existing_file, reading
+
+    place = existing_file(path)
+    with reading(place, "a table of user, item and rating", pl.exceptions.PolarsError):
+        frame = pl.read_parquet(place) if place.suffix == ".parquet" else pl.read_csv(place)
+    if not {"user", "item", "rating"} <= set(frame.columns):
+        raise InvalidInputError(f"columns user, item and rating from {party}", frame.columns, "Rename them.")
+    if frame.is_empty():
+        raise InvalidInputError(
+            f"at least one rating from {party}", words("none"), "A party without data does not take part."
+        )
+    columns = {name: index for index, name in enumerate(job.features)}
+    items = [str(item) for item in frame["item"].to_list()]
+    unknown = [item for item in items if item not in columns]
+    if unknown:
+        raise InvalidInputError(
+            f"items of the job from {party}", unknown[0], "Drop ratings of items that the job does not list."
+        )
+    users = frame["user"].rank("dense").to_numpy().astype(np.int64) - 1
+    entries = (frame["rating"].to_numpy().astype(np.float64), (users, [columns[item] for item in items]))
+    return csr_array(entries, shape=(int(users.max()) + 1, len(columns)))
