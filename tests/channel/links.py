@@ -65,6 +65,9 @@ class ThreadTogether:
     def sampler(self) -> np.random.Generator:
         return secure_generator()
 
+    def agree(self, numbers: Any) -> None:
+        pass
+
     def note_charge(self) -> None:
         pass
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,9 @@ class Clear:
         winner = int(np.argmax(sum((ask.scores for ask in asks[1:]), asks[0].scores)))
         self.transcript.add("choice", {"choice": np.array([float(winner)])})
         return winner
+
+    def conclude(self, public: Mapping[str, Any]) -> None:
+        """There are no holders elsewhere."""
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -16,7 +16,7 @@ from tacit.channel.fixedpoint import Grid
 from tacit.channel.masks import Masks
 from tacit.channel.noisy import Noisy
 from tacit.channel.ring import Elements, Ring
-from tacit.channel.run import Channel
+from tacit.channel.run import Channel, lengths_of
 from tacit.channel.together import Together
 from tacit.channel.transcript import Transcript
 from tacit.errors import ProtocolError, words
@@ -138,6 +138,10 @@ class Masked:
         scores = self._added(Sum(scores=ask.scores))["scores"]
         self.transcript.add("sum", {"scores": scores})
         return int(np.argmax(scores))
+
+    def conclude(self, public: Mapping[str, Any]) -> None:
+        """See that all parties ended with the same."""
+        self._together.agree(lengths_of(public))
 
     def close(self) -> None:
         """The link belongs to whoever opened it."""

@@ -116,6 +116,9 @@ class _Observed:
     def guarantee(self) -> Guarantee:
         return self.channel.guarantee
 
+    def conclude(self, public: Mapping[str, Any]) -> None:
+        self.channel.conclude(public)
+
     def close(self) -> None:
         self.channel.close()
 

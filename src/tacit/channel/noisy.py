@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from tacit.channel.asks import Bound, Choose, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.fixedpoint import Grid, exact_sum
 from tacit.channel.plan import LEAST_LATTICE_SIGMA, Plan, Step
+from tacit.channel.run import lengths_of
 from tacit.channel.together import ONE_WORD, Alone, Together
 from tacit.channel.transcript import Transcript
 from tacit.errors import BudgetError, InvalidInputError, ProtocolError, words
@@ -218,6 +219,10 @@ class Noisy:
             ),
         )
         return Total(totals)
+
+    def conclude(self, public: Mapping[str, Any]) -> None:
+        """See that all parties ended with the same."""
+        self._together.agree(lengths_of(public))
 
     def close(self) -> None:
         """Correct the ledger to what was really released, if less than the plan and not to be resumed."""

@@ -35,6 +35,9 @@ class Channel(Protocol):
     def choose(self, asks: Sequence[Choose]) -> int:
         """Return the index of the candidate with the highest total score."""
 
+    def conclude(self, public: Mapping[str, Any]) -> None:
+        """Called with what a program calls public; raises `ProtocolError` if holders elsewhere ended with something else."""
+
     def close(self) -> None:
         """Called once, when the run ends, well or badly."""
 
@@ -81,7 +84,9 @@ def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]
     wrap = _interposed.get()
     used = channel if wrap is None else wrap(channel)
     try:
-        return [replace(outcome, channel=used) for outcome in _lock_step(list(programs), used)]
+        outcomes = _lock_step(list(programs), used)
+        used.conclude(outcomes[0].public)
+        return [replace(outcome, channel=used) for outcome in outcomes]
     finally:
         for program in programs:
             program.close()
@@ -142,6 +147,12 @@ def _check_same_public(outcomes: list[Outcome]) -> None:
                 words(f"holder {index} differs from holder 0"),
                 "What is public may depend on totals only; put the rest into Outcome.private.",
             )
+
+
+def lengths_of(public: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Return the norm of every public array, in the order of their names: enough to see that two results differ."""
+    arrays = [np.asarray(public[name]) for name in sorted(public)]
+    return np.array([float(np.linalg.norm(array)) for array in arrays if array.dtype.kind in "fiub"])
 
 
 def same_values(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:

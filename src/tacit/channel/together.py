@@ -49,6 +49,9 @@ class Together(Protocol):
     def sampler(self) -> np.random.Generator:
         """Return the generator of this process's next Poisson sample: unpredictable, and the same when resumed."""
 
+    def agree(self, numbers: NDArray[np.float64]) -> None:
+        """Raise `ProtocolError` unless all parties have these numbers, but for rounding."""
+
     @property
     def resumable(self) -> bool:
         """Whether an interrupted run can go on, so that its charge must stay as it is."""
@@ -83,6 +86,9 @@ class Alone:
     def sampler(self) -> np.random.Generator:
         """Return a new secure generator."""
         return secure_generator()
+
+    def agree(self, numbers: NDArray[np.float64]) -> None:
+        """Who is alone agrees."""
 
     def note_charge(self) -> None:
         """Nothing to remember: a run alone is not resumed."""

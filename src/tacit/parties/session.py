@@ -19,6 +19,7 @@ from tacit.parties.journal import Journal
 from tacit.parties.link import LABEL_BYTES, Link
 
 LEAST_TO_HIDE = 3
+SAME_RESULT = 1e-6
 
 
 class Session:
@@ -108,6 +109,19 @@ class Session:
         self._samples += 1
         secret = self._journal.secret("samples")
         return keyed_generator(hashlib.sha256(secret + self._samples.to_bytes(8, "big")).digest()[:16])
+
+    def agree(self, numbers: NDArray[np.float64]) -> None:
+        """Compare what came out with all others: a start or a rule that looked at one party's data would show here."""
+        peers = [peer for peer in range(self.parties) if peer != self.index]
+        label = b"the same result".ljust(LABEL_BYTES)
+        for peer, theirs in self._link.swap(label, dict.fromkeys(peers, numbers.astype("<f8").tobytes())).items():
+            found = np.frombuffer(theirs, dtype="<f8")
+            if found.shape != numbers.shape or not np.allclose(found, numbers, rtol=SAME_RESULT, equal_nan=True):
+                raise ProtocolError(
+                    f"{self._link.names[peer]} to end with the same result as this party",
+                    words("another one"),
+                    "What is shared may depend on totals only: give the model a start that does not look at a party's own data.",
+                )
 
     @property
     def charged(self) -> bool:

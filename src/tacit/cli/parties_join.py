@@ -1,0 +1,160 @@
+"""`tacit parties join`: this organisation's part in a job."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tacit.cli.output import print_json
+
+if TYPE_CHECKING:
+    from tacit.parties.join import Part
+    from tacit.parties.link import Traffic
+
+JOB = typer.Argument(help="The job file that all parties hold.")
+DATA = typer.Option(..., help="This organisation's records: csv, parquet, npz, mtx.")
+IDENTITY = typer.Option(Path("tacit-identity"), help="Folder made by `tacit parties init`.")
+OUTPUT = typer.Option(Path("tacit-parties"), "--output", "-o", help="Folder for model, result, report and checkpoint.")
+LEDGER = typer.Option(None, help="Ledger to charge for a private model; the account is --dataset.")
+
+
+def join(
+    job: Path = JOB,
+    party: str = typer.Option(..., "--as", help="Which of the job's parties this is."),
+    data: Path = DATA,
+    identity: Path = IDENTITY,
+    output: Path = OUTPUT,
+    resume: bool = typer.Option(False, "--resume", help="Go on from the checkpoint of an interrupted run."),
+    listen: str = typer.Option("", help="HOST:PORT to listen at, if not the job's address."),
+    wait: float = typer.Option(300.0, help="Seconds to wait for the others to come."),
+    ledger: Path | None = LEDGER,
+    dataset: str | None = typer.Option(None, help="The ledger's account."),
+    progress: str = typer.Option("bar", help="bar, lines (JSON on standard error), or none."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Take part in a job: fit the model with the other parties, keeping this organisation's records here.
+
+    Writes model/ (the same for all), rows.npy (factors of its own records; they stay here), result.json, report.html.
+    """
+    from tacit.cli.budget import account
+    from tacit.errors import InvalidInputError
+    from tacit.parties import Identity, Job
+    from tacit.parties import join as take_part
+    from tacit.parties.models import estimator_of, read_party_data
+
+    agreed = Job.read(job)
+    agreed.place(party)
+    mine = Identity.read(identity)
+    if mine.name != party:
+        raise InvalidInputError(f"the identity of {party}", mine.name, "Give the folder of that identity.")
+    records = read_party_data(data, agreed, party)
+    estimator = estimator_of(agreed)
+    if ledger is not None:
+        estimator.set_params(**account(ledger, dataset, data))
+    with _shown("none" if as_json and progress == "bar" else progress, party) as on_round:
+        part = take_part(
+            agreed,
+            mine,
+            records,
+            output,
+            estimator=estimator,
+            resume=resume,
+            listen=listen,
+            connect_seconds=wait,
+            on_round=on_round,
+        )
+    result = _write(part, agreed, records, party, output)
+    if as_json:
+        print_json(result)
+        return
+    typer.echo(result["guarantee"]["sentence"])
+    typer.echo(
+        f"{result['traffic']['rounds']} rounds, {result['traffic']['sent']:,} bytes sent. Report: {output / 'report.html'}"
+    )
+
+
+@contextmanager
+def _shown(kind: str, party: str) -> Iterator[Callable[[int, Traffic], None]]:
+    """Show rounds as they pass."""
+    import time
+
+    start = time.monotonic()
+    if kind == "lines":
+
+        def line(number: int, traffic: Traffic) -> None:
+            values = {"party": party, "round": number, "sent": traffic.sent, "waiting": round(traffic.waiting, 3)}
+            print(json.dumps(values), file=sys.stderr, flush=True)
+
+        yield line
+    elif kind == "bar":
+        from rich.live import Live
+
+        with Live(f"{party}: waiting for the others", refresh_per_second=4, transient=True) as live:
+
+            def update(number: int, traffic: Traffic) -> None:
+                computing = time.monotonic() - start - traffic.waiting
+                live.update(
+                    f"{party}: round {number}, {traffic.sent:,} bytes sent, "
+                    f"{computing:.1f} s computing, {traffic.waiting:.1f} s waiting"
+                )
+
+            yield update
+    else:
+        yield lambda number, traffic: None
+
+
+def _write(part: Part, job: Any, records: Any, party: str, output: Path) -> dict[str, Any]:
+    import numpy as np
+
+    model, traffic = part.estimator, part.summary()
+    (output / "model").mkdir(parents=True, exist_ok=True)
+    model.save(output / "model" / f"{job.model}.tacit")
+    if hasattr(model, "transform"):
+        np.save(output / "rows.npy", model.transform(records.X))
+    result = {
+        "job": {"name": job.name, "digest": job.digest, "model": job.model, "settings": dict(job.settings)},
+        "party": party,
+        "parties": [other.name for other in job.parties],
+        "records": int(records.X.shape[0]),
+        "guarantee": model.guarantee_.to_dict(),
+        "traffic": traffic,
+    }
+    (output / "result.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
+    _report(result, model).write(output / "report.html")
+    return result
+
+
+def _report(result: dict[str, Any], model: Any) -> Any:
+    from tacit.report import Report
+    from tacit.report.figures import bars, curves
+
+    traffic = result["traffic"]
+    names = ", ".join(result["parties"])
+    report = Report(f"{result['job']['name']}: the part of {result['party']}", f"One model, fitted by {names}.")
+    report.guarantee(model.guarantee_)
+    report.table(
+        "Traffic",
+        ["measure", "value"],
+        [
+            ["rounds", str(traffic["rounds"])],
+            ["bytes sent", f"{traffic['sent']:,}"],
+            ["bytes received", f"{traffic['received']:,}"],
+            ["seconds computing", f"{traffic['computing']:.2f}"],
+            ["seconds waiting for others", f"{traffic['waiting']:.2f}"],
+        ],
+    )
+    seconds = {"seconds": [traffic["computing"], traffic["waiting"]]}
+    report.figure(
+        "Time", bars(["computing", "waiting"], seconds, value_name="seconds"), "Where this party's time went."
+    )
+    if hasattr(model, "loss_curve_"):
+        figure = curves({"all parties": list(model.loss_curve_)}, step_name="sweep", value_name="objective")
+        report.figure("Learning curve", figure, "The objective over all parties' records, from totals.")
+    report.table("Job", ["entry", "value"], [["digest", result["job"]["digest"]], ["model", result["job"]["model"]]])
+    return report

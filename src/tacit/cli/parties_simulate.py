@@ -1,0 +1,163 @@
+"""`tacit parties simulate`: all parties of a job on this computer, each a real process that talks over loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from tacit.cli.output import print_json
+from tacit.errors import PartyError, words
+
+DATA = typer.Argument(help="One data set to split by rows, or one file a party.")
+SETTINGS = typer.Option([], "--set", help="A setting of the model, as n_components=14; repeat it.")
+OUTPUT = typer.Option(Path("tacit-simulation"), "--output", "-o", help="Folder for the job and one folder a party.")
+MAIN = "from tacit.cli.main import main; main()"
+
+
+def simulate(
+    data: list[Path] = DATA,
+    parties: int = typer.Option(3, help="How many parties to split one data set over."),
+    model: str = typer.Option("nmf", help="nmf, private-nmf, svd, pca, ..."),
+    settings: list[str] = SETTINGS,
+    target: str = typer.Option("", help="Column to predict, for regression."),
+    colluding: int = typer.Option(1, help="How many parties may pool what they know (private models)."),
+    word_bits: int = typer.Option(64, help="64 or 128: the size of the numbers that are summed."),
+    timeout: float = typer.Option(60.0, help="Seconds that a party may stay silent."),
+    seed: int = typer.Option(0, help="Of the split."),
+    output: Path = OUTPUT,
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Start all parties of a job here, as real processes with identities, TLS and a job file of their own.
+
+    What is written is what real parties would have: OUTPUT/job.toml, and for each its identity, data, model and report.
+    """
+    from tacit.cli.parties import feature_names, settings_of
+    from tacit.parties import Identity
+    from tacit.parties.local import local_job
+    from tacit.parties.models import estimator_of
+
+    output.mkdir(parents=True, exist_ok=True)
+    files = list(data) if len(data) > 1 else _split(data[0], parties, seed, output)
+    names = [f"party-{place + 1}" for place in range(len(files))]
+    identities = [Identity.create(name) for name in names]
+    job = local_job(
+        identities,
+        "simulation",
+        settings_of(settings),
+        [column for column in feature_names(files[0]) if column != target],
+        model=model,
+        target=target,
+        colluding=colluding,
+        word_bits=word_bits,
+        timeout=timeout,
+    )
+    estimator_of(job)
+    for identity in identities:
+        identity.write(output / identity.name / "identity")
+    job.write(output / "job.toml")
+    results = _run(output, names, files, quiet=as_json)
+    if as_json:
+        print_json({"parties": results})
+        return
+    typer.echo(results[0]["guarantee"]["sentence"])
+    for result in results:
+        traffic = result["traffic"]
+        typer.echo(
+            f"{result['party']}: {result['records']} records, {traffic['rounds']} rounds, {traffic['sent']:,} bytes sent, "
+            f"{traffic['computing']:.1f} s computing, {traffic['waiting']:.1f} s waiting"
+        )
+    typer.echo(f"Reports: {output}/{names[0]}/report.html, ...")
+
+
+def _run(output: Path, names: list[str], files: list[Path], *, quiet: bool) -> list[dict[str, Any]]:
+    threads = str(max(1, (os.cpu_count() or 1) // len(names)))
+    environment = {**os.environ, "OMP_NUM_THREADS": threads, "NUMBA_NUM_THREADS": threads}
+    processes = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-c", MAIN, "parties", "join", str(output / "job.toml"), "--as", name),
+                *("--data", str(file), "--identity", str(output / name / "identity"), "--output", str(output / name)),
+                *("--progress", "lines", "--json"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for name, file in zip(names, files, strict=True)
+    ]
+    try:
+        readers = [threading.Thread(target=_show, args=(process, quiet)) for process in processes]
+        for reader in readers:
+            reader.start()
+        answers = [json.loads(_output(process)) for process in processes]
+        for reader in readers:
+            reader.join()
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+    failed = [(name, answer["error"]) for name, answer in zip(names, answers, strict=True) if "error" in answer]
+    if failed:
+        # what a party says of itself explains more than that the others saw it leave
+        name, error = next((pair for pair in failed if pair[1]["kind"] != "PartyError"), failed[0])
+        raise PartyError(f"{name} to finish", words(f"{error['kind']}: {error['message']}"), error["fix"])
+    return answers
+
+
+def _output(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    text = process.stdout.read()
+    process.wait()
+    if text.strip():
+        return text
+    return json.dumps({"error": {"kind": "exit", "message": f"exit code {process.returncode}", "fix": ""}})
+
+
+def _show(process: subprocess.Popen[str], quiet: bool) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if quiet:
+            continue
+        try:
+            seen = json.loads(line)
+            shown = (
+                f"{seen['party']}: round {seen['round']}, {seen['sent']:,} bytes sent, {seen['waiting']:.1f} s waiting"
+            )
+        except (ValueError, KeyError, TypeError):
+            shown = line.rstrip()
+        typer.echo(shown, err=True)
+
+
+def _split(path: Path, parties: int, seed: int, output: Path) -> list[Path]:
+    """Deal out the rows of a file at random, one file a party."""
+    import numpy as np
+
+    from tacit.data import read_matrix
+    from tacit.validation import check_count
+
+    check_count(parties, "parties", least=2)
+    matrix = read_matrix(path)
+    order = np.random.default_rng(seed).permutation(matrix.X.shape[0])
+    names = matrix.names or tuple(f"column-{place}" for place in range(matrix.X.shape[1]))
+    files = []
+    for place, rows in enumerate(np.array_split(order, parties)):
+        folder = output / f"party-{place + 1}"
+        folder.mkdir(parents=True, exist_ok=True)
+        part: Any = matrix.X[np.sort(rows)]
+        if not isinstance(part, np.ndarray):
+            part = part.tocsr()
+            arrays = {name: getattr(part, name) for name in ("data", "indices", "indptr", "shape")} | {"format": b"csr"}
+        else:
+            arrays = {"X": part}
+        np.savez(folder / "data.npz", **arrays, terms=np.array(names, dtype=str))
+        files.append(folder / "data.npz")
+    return files
