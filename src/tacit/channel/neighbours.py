@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel.asks import Choose, Sample, Sum, Total
-from tacit.channel.noisy import Measured, Noisy
+from tacit.channel.noisy import Noisy
 from tacit.channel.run import Channel, interpose, same_values
+from tacit.channel.sensitivity import Measured
 from tacit.channel.transcript import Transcript
 from tacit.errors import PrivacyViolationError, words
 from tacit.privacy.guarantee import Guarantee

@@ -1,22 +1,10 @@
-r"""The channel with noise: contributions bounded per unit, totals on a grid, discrete Gaussian noise, an account.
-
-How much one unit can move the *integers* that get noise, in steps of the grid, for `d` numbers and a bound `C`:
-
-.. math:: S = \frac{C}{\text{step}} (1 + 2^{-30} + 2 N^2 2^{-53}) + \sqrt{d}
-
-The last term is the rounding of two neighbouring totals to the grid (each number at most half a step, twice). The
-factor covers floating point: :math:`2^{-30}` for the rounding within one unit's own contribution (its norm and its
-clipping), and the rest for addition, since adding N contributions of norm at most C in any order errs by at most
-:math:`N 2^{-53}` times the sum of their norms, on each of the two data sets (Higham 2002, section 4.2; that such
-errors break guarantees is shown by Casacuberta et al. 2022). N is `max_units`, a public number.
-"""
+"""The channel with noise: contributions bounded per unit, totals on a grid, discrete Gaussian noise, an account."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,8 +12,9 @@ from numpy.typing import NDArray
 
 from tacit.channel.asks import Bound, Choose, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.fixedpoint import Grid, exact_sum
-from tacit.channel.plan import LEAST_LATTICE_SIGMA, Plan, Step
+from tacit.channel.plan import Plan, Step
 from tacit.channel.run import lengths_of
+from tacit.channel.sensitivity import LEAST_STEPS_PER_ROUNDING, Measured, scales, with_float_errors
 from tacit.channel.together import ONE_WORD, Alone, Together
 from tacit.channel.transcript import Transcript
 from tacit.errors import BudgetError, InvalidInputError, ProtocolError, words
@@ -35,23 +24,9 @@ from tacit.privacy.noise import discrete_gaussian, discrete_laplace
 from tacit.privacy.releases import ExponentialRelease, GaussianRelease
 from tacit.validation import check_count
 
-FLOAT_UNIT = 2.0**-53
-WITHIN_A_UNIT = 2.0**-30
-LEAST_STEPS_PER_ROUNDING = 2.0**13
 LEAST_SHARE = 32.0
 SHARE_RESERVE = 2.0**-40
 """A share is this much wider than its root says, so that rounding the root takes nothing off the honest shares' sum."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One array's exact total on its grid, how far a unit can move it, and how much noise it will get (in steps)."""
-
-    integers: NDArray[np.int64]
-    grid: Grid
-    sensitivity: float
-    rounding: float
-    sigma: float
 
 
 class Charging(Protocol):
@@ -83,7 +58,7 @@ class Noisy:
     Privacy
     -------
     Unit and adjacency are the plan's. What leaves: the noised totals, their names and shapes, nothing else. Why the
-    bound holds: the integers that get noise move by at most `Measured.sensitivity` in L2 (module docstring), so each
+    bound holds: the integers that get noise move by at most `Measured.sensitivity` in L2 (`tacit.channel.sensitivity`), so each
     release is a discrete Gaussian mechanism with the recorded multiplier, and the accountant composes the records.
     Among parties (`joined`) each adds a share of the noise, so wide that the shares of the honest ones alone are that
     noise: a sum of h discrete Gaussians of width s is, number for number, within a factor exp(10 h exp(-pi^2 s^2)) of
@@ -161,7 +136,7 @@ class Noisy:
             self._check_units(ask.units, "a Choose")
         grid = Grid(math.floor(math.log2(asks[0].bound / LEAST_STEPS_PER_ROUNDING)))
         scores = exact_sum([grid.encode(ask.scores) for ask in asks])
-        return scores, self._with_float_errors(asks[0].bound) / grid.step + 1.0
+        return scores, with_float_errors(asks[0].bound, self.max_units) / grid.step + 1.0
 
     def measure(self, asks: Sequence[Sum]) -> dict[str, Measured]:
         """Put every array's total on its grid; no noise yet, nothing leaves."""
@@ -183,7 +158,7 @@ class Noisy:
                 weight *= first.shares[name]
             else:
                 dimension = joint  # one vector: its rounding counts once, over all its numbers
-            grid, sensitivity, sigma = self._scales(norm, max(dimension, 1), self.plan.multiplier(weight))
+            grid, sensitivity, sigma = scales(norm, max(dimension, 1), self.plan.multiplier(weight), self.max_units)
             integers = exact_sum([grid.encode(ask.arrays[name]) for ask in asks])
             slack = sensitivity - norm / grid.step
             found[name] = Measured(integers, grid, sensitivity, slack, sigma)
@@ -278,9 +253,6 @@ class Noisy:
             )
         return discrete_gaussian(share, array.integers.shape, generator=self._insecure)
 
-    def _with_float_errors(self, norm: float) -> float:
-        return norm * (1 + WITHIN_A_UNIT + 2 * self.max_units**2 * FLOAT_UNIT)
-
     def _check_units(self, units: int | None, ask: str) -> None:
         if units is None:
             raise ProtocolError("the number of units added up", words(f"{ask} without it"), "State `units=`.")
@@ -298,16 +270,6 @@ class Noisy:
         if self.plan.adjacency == "replace-one" and self._rate == 1:
             return bound.replaced / 2
         return bound.norm
-
-    def _scales(self, norm: float, dimension: int, multiplier: float) -> tuple[Grid, float, float]:
-        """Choose the grid so that neither its rounding nor its discreteness costs anything that matters."""
-        slack = self._with_float_errors(norm)
-        finest = min(
-            multiplier * slack / LEAST_LATTICE_SIGMA, slack / (math.sqrt(dimension) * LEAST_STEPS_PER_ROUNDING)
-        )
-        grid = Grid(math.floor(math.log2(finest)))
-        sensitivity = slack / grid.step + math.sqrt(dimension)
-        return grid, sensitivity, multiplier * sensitivity
 
 
 def _not_planned(planned: str) -> BudgetError:
