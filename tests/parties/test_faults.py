@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -128,10 +129,8 @@ class Proxy(threading.Thread):
         except OSError:
             pass
         for end in (source, sink):
-            try:
+            with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
 
 LATE = 9_000
@@ -183,7 +182,9 @@ def test_a_disturbed_network_stops_the_run_or_changes_nothing(tmp_path, harm):
             np.testing.assert_array_equal(result, expected)
     else:
         assert all(isinstance(result, PartyError | ProtocolError) for result in results), results
-        scene.job = Job.parse(replace(scene.job, parties=[replace(parties[0], address=f"127.0.0.1:{port}"), *parties[1:]]).text())
+        scene.job = Job.parse(
+            replace(scene.job, parties=[replace(parties[0], address=f"127.0.0.1:{port}"), *parties[1:]]).text()
+        )
     proxy.socket.close()
 
 

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tacit.errors import InvalidInputError, words
+from tacit.validation import check_count
 
 HOST = "party.tacit"
 """The host name in every certificate: a party is known by its certificate, not by where it runs."""
@@ -41,6 +42,7 @@ class Identity:
     def create(cls, name: str, *, days: int = VALID_DAYS) -> Identity:
         """Make a new key (P-256) and a certificate for it, signed by itself."""
         check_name(name)
+        check_count(days, "days")
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         now = datetime.now(UTC)
@@ -119,9 +121,9 @@ def name_in(certificate: bytes) -> str:
     return str(_parsed(certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
-def check_valid_now(certificate: bytes, party: str) -> None:
-    """Raise unless the certificate is valid at this computer's time."""
-    found, now = _parsed(certificate), datetime.now(UTC)
+def check_valid(certificate: bytes, party: str, now: datetime | None = None) -> None:
+    """Raise unless the certificate is valid `now`, by default at this computer's time."""
+    found, now = _parsed(certificate), now or datetime.now(UTC)
     if now > found.not_valid_after_utc:
         raise InvalidInputError(
             f"a valid certificate of {party}",

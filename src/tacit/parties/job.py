@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InvalidInputError, words
-from tacit.parties.identity import check_name, check_valid_now, fingerprint_of
+from tacit.parties.identity import check_name, check_valid, fingerprint_of
 from tacit.validation import check_count, check_positive
 
 DIGEST_LINE = "digest = "
@@ -172,7 +172,7 @@ def _party(entry: Mapping[str, Any]) -> Party:
             words(f"one with {party.fingerprint}"),
             "Certificates were swapped: ask that party for its own.",
         )
-    check_valid_now(party.certificate, party.name)
+    check_valid(party.certificate, party.name)
     return party
 
 
