@@ -25,7 +25,7 @@ class Wire(Protocol):
 
     @property
     def index(self) -> int:
-        """This party, from 0."""
+        """Which party this is, from 0."""
 
     @property
     def parties(self) -> int:

@@ -92,7 +92,9 @@ class MpycRuntime:
         self.version: str = mpyc.__version__
         options = mpyc._get_arg_parser().parse_args([])
         options.threshold, options.sec_param, options.no_log = self.threshold, SECURITY, True
-        self.links = {peer: Link(loop, wire, peer, self.codec.width) for peer in range(self.parties) if peer != self.index}
+        self.links = {
+            peer: Link(loop, wire, peer, self.codec.width) for peer in range(self.parties) if peer != self.index
+        }
         parties = [self._module.Party(party) for party in range(self.parties)]
         self.mpc = self._module.Runtime(self.index, parties, options)
         for peer, link in self.links.items():

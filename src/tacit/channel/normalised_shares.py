@@ -84,37 +84,35 @@ class Shares:
         """How many parties, the first ones, it takes to open a product."""
         return 2 * self.runtime.threshold + 1
 
-    async def open_product(self, left: Shared, right: Shared, blur: Shared) -> Shared:
-        """Tell all parties left * right plus the sum of the openers' blurs, without resharing: a masked sum.
+    async def open_product(self, left: Shared, right: Shared, noise: Shared) -> Shared:
+        """Tell all parties left * right plus the sum of the openers' noise, without resharing: a masked sum.
 
         The product of the shares, times Lagrange's factor, is this party's term of a sum. It leaves with the party's
-        own blur, and under masks that each pair of openers draws from its common key and that cancel in the total. So
-        a coalition learns the sum of the others' terms alone, and with it the blurred product.
+        own noise, and under masks that each pair of openers draws from its common key and that cancel in the total. So
+        a coalition learns the sum of the others' terms alone, and with it the noisy product.
         """
         from mpyc import thresha
 
         run, count = self.runtime, left.size
-        unique = self.mpc._prss_uci()  # also labels the messages of this step
-        openers = range(self.openers)
-        term = None
-        if run.index in openers:
-            points = tuple(opener + 1 for opener in openers)
+        unique = self.mpc._prss_uci()
+        label = self.mpc._program_counter[0]  # made new by the line before
+        total: Shared = np.zeros(count, dtype=object)
+        if run.index < self.openers:
+            points = tuple(range(1, self.openers + 1))
             factor = thresha._recombination_vector(run.field, points, 0)[run.index]
-            term = (left * (right * factor % self.prime)).ravel() + blur
-            for peer in openers:
+            total = (left * (right * factor % self.prime)).ravel() + noise
+            for peer in range(self.openers):
                 if peer != run.index:
                     mask = thresha.PRF(run.pair_keys[peer], self.prime)(unique, (count,))
-                    term = term + mask if run.index < peer else term - mask
-            term %= self.prime
-            sent = run.codec.dumps(term)
+                    total = total + mask if run.index < peer else total - mask
+            total %= self.prime
+            message = run.codec.dumps(total)
             for link in run.links.values():
-                link.send(self.mpc._program_counter[0], sent)
-        label = self.mpc._program_counter[0]
-        coming = [run.links[opener].receive(label) for opener in openers if opener != run.index]
-        total = 0 if term is None else term
+                link.send(label, message)
+        coming = [link.receive(label) for peer, link in run.links.items() if peer < self.openers]
         for data in await self.mpc.gather(coming):
             total = total + run.codec.loads(data)
-        return (total % self.prime).reshape(left.shape)
+        return np.reshape(total % self.prime, left.shape)
 
     async def shift(self, shared: Sequence[Shared], drop: Sequence[int], size: int) -> list[Shared]:
         """Divide vectors of numbers below ``2**size`` in magnitude by ``2**drop``, in one round.
@@ -154,7 +152,7 @@ class Shares:
             passes[:, upper] = both[:, count:]
         result = digits + public - 2 * carry
         result[:, 1:] += carry[:, :-1]
-        return result % self.prime
+        return np.asarray(result % self.prime)
 
     async def at_least(self, digits: Shared) -> Shared:
         """Return, for i = 0, 1, ... whether the number with these binary digits is at least ``4**i``."""
@@ -163,7 +161,7 @@ class Shares:
         found = found[:, ::-1]  # from the top down
         for upper, below in _halves(found.shape[1]):
             found[:, upper] += found[:, below] - await self.multiply(found[:, upper], found[:, below])
-        return found[:, ::-1] % self.prime
+        return np.asarray(found[:, ::-1] % self.prime)
 
     async def inverse_root(self, scaled: Shared, width: int) -> Shared:
         """Return ``2**FRACTION / sqrt(x)`` for numbers ``x * 2**width`` with x in [1/4, 1).
