@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib
+import logging
 import math
 import os
 import secrets
@@ -26,22 +28,22 @@ def import_mpyc() -> Any:
 
     On import MPyC reads `sys.argv` and removes what it takes for its own options, sends the root logger to standard
     output, sets an event loop policy and makes a runtime. It does none of that where it believes that only its
-    documentation is being built.
+    documentation is being built; but it logs, which gives the root logger a handler.
     """
     if "mpyc.runtime" not in sys.modules:
         before = os.environ.get("READTHEDOCS")
+        handlers = list(logging.root.handlers)
         os.environ["READTHEDOCS"] = "True"
         try:
-            import mpyc.runtime
+            importlib.import_module("mpyc.runtime")
         finally:
+            logging.root.handlers[:] = handlers
             if before is None:
                 del os.environ["READTHEDOCS"]
             else:
                 os.environ["READTHEDOCS"] = before
-    os.environ.setdefault("MPYC_MAXWORKERS", "0")  # what MPyC sets too; its square roots read it
-    import mpyc.runtime
-
-    return mpyc.runtime
+    os.environ.setdefault("MPYC_MAXWORKERS", "0")  # MPyC sets it too; its square roots read it
+    return sys.modules["mpyc.runtime"]
 
 
 class MpycRuntime:
