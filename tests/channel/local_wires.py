@@ -23,10 +23,14 @@ class SocketWire:
                     threading.Thread(target=loop, args=(peer, connection), daemon=True).start()
 
     def _read(self, peer, connection):
-        with contextlib.suppress(OSError):
-            while data := connection.recv(1 << 20):
-                with self._lock:
-                    self._deliver.get(peer, self._early[peer].append)(data)
+        data = b"some"
+        while data:
+            try:
+                data = connection.recv(1 << 20)
+            except OSError:
+                data = b""
+            with self._lock:
+                self._deliver.get(peer, self._early[peer].append)(data)
 
     def _write(self, peer, connection):
         with contextlib.suppress(OSError):

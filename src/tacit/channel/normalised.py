@@ -52,7 +52,7 @@ class NormalisedSummer:
     Shamir shares in a prime field, by MPyC, with threshold t = (M - 1) // 2. (1) Share the terms and add them. (2) One
     inner product a column gives ||s||^2. (3) Its binary digits give i with 4^i <= ||s||^2 < 4^(i+1), and so
     x = ||s||^2 4^-(i+1) in [1/4, 1). (4) A polynomial and two steps of third order give 1 / sqrt(x) and
-    r = 2^e (1 + delta) / ||s||, with \|delta\| < 2^-90. (5) Open s r + noise. About 45 rounds; no number of s is
+    r = 2^e (1 + delta) / ||s||, with \|delta\| < 2^-90. (5) Open s r + noise. About 40 rounds; no number of s is
     truncated, compared or reshared.
 
     *Error.* Every number of the result is that of s / ||s|| plus noise of standard deviation ``2**-resolution``
@@ -75,8 +75,8 @@ class NormalisedSummer:
       noise with 1 / (2t + 1) of the variance. At least t + 1 of these are unknown to the coalition: noise g of
       standard deviation at least 0.7 * 2^(e - resolution), a density below 0.6 * 2^(resolution - e). The numbers
       seen are 2^e s / ||s|| + delta 2^e s / ||s|| + g. The first term is the direction itself, and leaving out the
-      second changes their law by at most 0.6 \|delta\| 2^resolution sum \|s_i\| / ||s|| <= sqrt(d) 2^(resolution - 91)
-      in total variation: 2^-47 for d = 10,000. So a simulator that knows the direction alone makes the same picture.
+      second changes their law by at most 0.6 \|delta\| 2^resolution sum \|s_i\| / ||s|| <= sqrt(d) 2^(resolution - 90)
+      in total variation: 2^-46 for d = 10,000. So a simulator that knows the direction alone makes the same picture.
 
     *What the direction itself says.* Totals lie on a grid, so that an exact direction would give the norm away as the
     common divisor of its numbers. The noise blurs the grid: from ``2**(resolution + 1)`` steps on, its standard
@@ -85,6 +85,14 @@ class NormalisedSummer:
     tells them: totals that lie on a much coarser grid than the one they were encoded on (whole numbers, say) show
     it; and where the same direction is asked for again and again, the rounding of the terms to the grid, about
     sqrt(M / 12) steps, adds to the noise. It is far below the noise for totals of ``2**(resolution + 8)`` steps.
+
+    Examples
+    --------
+    In the process of each party, over its own end of the wire:
+
+    >>> grid = Grid(-45)  # doctest: +SKIP
+    >>> with NormalisedSummer(wire) as directions:  # doctest: +SKIP
+    ...     V = directions(grid.encode(X.T @ (X @ V)))
     """
 
     def __init__(

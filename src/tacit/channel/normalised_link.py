@@ -35,7 +35,11 @@ class Wire(Protocol):
         """Queue bytes for a peer; may be called from any thread and does not wait."""
 
     def subscribe(self, peer: int, deliver: Callable[[bytes], None] | None) -> None:
-        """Have a peer's bytes handed to `deliver`, in order, from any thread; None ends that."""
+        """Have a peer's bytes handed to `deliver`, in order, from any thread; None ends that.
+
+        Empty bytes say that the peer's stream has ended, where the wire can know. Without them a peer that is gone is
+        noticed by its silence, after the timeout.
+        """
 
 
 class PartyError(ProtocolError):
@@ -66,7 +70,9 @@ class Link:
         self.peer = peer
         self.nbytes_sent = 0
         self.heard = time.monotonic()
+        self.ended: float | None = None
         self.failed: Callable[[PartyError], None] = lambda error: None
+        self.missed: Callable[[], None] = lambda: None
         self._loop = loop
         self._wire = wire
         self._width = width  # bytes a field element
@@ -84,6 +90,8 @@ class Link:
         """Return the message of that label, or a future of it."""
         payload = self._arrived.pop((kind, label), None)
         if payload is None:
+            if self.ended is not None:
+                self.missed()
             return self._waiting.setdefault((kind, label), self._loop.create_future())
         return payload
 
@@ -98,8 +106,12 @@ class Link:
         return any(not future.done() for future in self._waiting.values())
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that came from the peer."""
+        """Take bytes that came from the peer; none if its stream has ended, which is well if nothing is missing."""
         self.heard = time.monotonic()
+        if not data:
+            self.ended = self.heard
+            if self.pending:
+                self.missed()
         self._unread += data
         start = 0
         while len(self._unread) - start >= HEADER.size:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tacit.channel.normalised_link import ALIVE, Link, PartyError, Wire, name_parties
 from tacit.channel.normalised_runtime import MpycRuntime
-from tacit.errors import ProtocolError, words
+from tacit.errors import ProtocolError, TacitError, words
 
 _BEATS = 8
 """Signs of life in one timeout; a peer that missed more than two counts as silent."""
@@ -80,7 +80,7 @@ class Worker:
         self._failure: asyncio.Future[None] = self._loop.create_future()
         try:
             for peer, link in self.runtime.links.items():
-                link.failed = self._fail
+                link.failed, link.missed = self._fail, self._missed
                 self._wire.subscribe(peer, self._deliverer(link))
             self._run(lambda: self.runtime.agree(settings), timeout)
         except BaseException:
@@ -98,6 +98,19 @@ class Worker:
         if not self._failure.done():
             self._failure.set_exception(error)
 
+    def _missed(self) -> None:
+        """A message is missing from a peer that has gone; the first to go is the reason, others may follow from it."""
+        gone = {peer: link.ended for peer, link in self.runtime.links.items() if link.ended is not None}
+        first = min(gone, key=lambda peer: gone[peer])
+        self._fail(
+            PartyError(
+                f"party {first} to stay until the end",
+                words("the end of its stream"),
+                "See why the party stopped; then resume the job.",
+                (first,),
+            )
+        )
+
     def _caught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """MPyC's steps are tasks of their own; what one raises arrives here."""
         error = context.get("exception")
@@ -114,7 +127,7 @@ class Worker:
                     if watched.done():
                         raise
             return watched.result()
-        except PartyError as error:
+        except TacitError as error:
             self._stopped = error
             raise
         except Exception as error:
