@@ -12,7 +12,7 @@ from tacit.channel.normalised_runtime import MpycRuntime
 from tacit.channel.normalised_shares import FRACTION, Shares
 from tacit.errors import RangeError
 
-TIMEOUT = 60.0
+TIMEOUT = 120.0
 
 
 def summed(wire, cases, settings):

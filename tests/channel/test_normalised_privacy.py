@@ -15,7 +15,7 @@ from tacit.channel.normalised_runtime import SECURITY
 from tacit.channel.normalised_shares import FRACTION
 from tacit.privacy.entropy import insecure_generator
 
-TIMEOUT = 60.0
+TIMEOUT = 120.0
 
 
 def observed(wire, case, flaw):
