@@ -94,6 +94,13 @@ class PrivacyViolationError(TacitError):
 
 
 class PartyError(TacitError):
-    """Another party, or the way to it, failed; the run stopped with a checkpoint."""
+    """Other parties, or the way to them, failed; `parties` holds their places in the job, as far as known."""
 
     exit_code = 8
+
+    def __init__(self, expected: str, got: object, fix: str, parties: tuple[int, ...] = ()) -> None:
+        super().__init__(expected, got, fix)
+        self.parties = parties
+
+    def __reduce__(self) -> tuple[type[PartyError], tuple[str, object, str, tuple[int, ...]]]:  # type: ignore[override]
+        return type(self), (self.expected, self.got, self.fix, self.parties)

@@ -19,10 +19,12 @@ from tacit.channel.ring import Elements, Ring
 from tacit.channel.run import Channel, lengths_of
 from tacit.channel.together import Together
 from tacit.channel.transcript import Transcript
-from tacit.errors import ProtocolError, words
+from tacit.errors import ProtocolError, RangeError, words
 from tacit.privacy.guarantee import Guarantee
 
 FRACTION_BITS = 40
+DIRECTION_BITS, DIRECTION_FRACTION = 100, 66
+"""The grid of normalised sums is so fine that even short totals keep their norm to themselves."""
 
 
 class Link(Protocol):
@@ -163,8 +165,16 @@ class Masked:
         return {name: part.reshape(array.shape) for (name, array), part in parts}
 
     def _direction(self, array: NDArray[np.float64], ask: Sum) -> NDArray[np.float64]:
-        table = array.reshape(len(array), -1)
-        return self._together.direction(self._grid.encode(table), str(ask.signature())).reshape(array.shape)
+        with np.errstate(over="ignore"):  # an overflow becomes infinity, which is refused below
+            scaled = np.rint(np.ldexp(array.reshape(len(array), -1), DIRECTION_FRACTION))
+        if not np.all(np.abs(scaled) < 2.0**DIRECTION_BITS):
+            raise RangeError(
+                f"numbers below {2.0 ** (DIRECTION_BITS - DIRECTION_FRACTION):.3g} in magnitude",
+                words("a number beyond that, or NaN or infinity"),
+                "Scale the data down. Nothing was sent.",
+            )
+        integers = np.frompyfunc(int, 1, 1)(scaled)
+        return self._together.direction(integers, str(ask.signature())).reshape(array.shape)
 
 
 def among(channel: Channel, together: Together, **settings: Any) -> Channel:

@@ -43,8 +43,8 @@ class Together(Protocol):
         is resumed sends the same numbers again, never the same statistic under other noise.
         """
 
-    def direction(self, integers: NDArray[np.int64], label: str) -> NDArray[np.float64]:
-        """Return the total with each column divided by its norm, which nobody learns."""
+    def direction(self, integers: NDArray[np.object_], label: str) -> NDArray[np.float64]:
+        """Return the total of Python integers with each column divided by its norm, which nobody learns."""
 
     def sampler(self) -> np.random.Generator:
         """Return the generator of this process's next Poisson sample: unpredictable, and the same when resumed."""
@@ -79,7 +79,7 @@ class Alone:
         """Return what came."""
         return elements
 
-    def direction(self, integers: NDArray[np.int64], label: str) -> NDArray[np.float64]:
+    def direction(self, integers: NDArray[np.object_], label: str) -> NDArray[np.float64]:
         """Not asked for: who is alone knows the norm."""
         raise NotImplementedError
 

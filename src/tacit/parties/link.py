@@ -81,6 +81,8 @@ class Link:
         state = self._peers[peer]
         if frame is None:
             self._failures.append((peer, how))
+            if state.deliver is not None:
+                state.deliver(b"")
             return
         self.traffic.received += len(frame)
         with state.lock:
@@ -162,6 +164,10 @@ class Link:
             if state.keys is not None:
                 self._sealed(peer, STOP, reason.encode()[:2000])
 
+    def blame(self, error: PartyError) -> PartyError:
+        """Return what this link knows of a failure that general computation saw, with the parties' names."""
+        return self.failure() or self._failed(error.parties[0] if error.parties else min(self._peers), str(error.got))
+
     def finish(self) -> None:
         """From now on streams may end."""
         self._closing = True
@@ -198,6 +204,7 @@ class Link:
             f"all parties to reach round {self.traffic.rounds}",
             words(f"{self.names[peer]} {how}"),
             "When all are back, each goes on from its checkpoint with `tacit parties join --resume`.",
+            (peer,),
         )
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel.masked import MaskedSum
+from tacit.channel.masked import DIRECTION_BITS, MaskedSum
 from tacit.channel.masks import Masks
 from tacit.channel.ring import Elements, Ring
-from tacit.errors import ProtocolError, words
+from tacit.errors import PartyError, ProtocolError, words
 from tacit.parties.handshake import Agreement
 from tacit.parties.job import Job
 from tacit.parties.journal import Journal
@@ -89,7 +89,7 @@ class Session:
         self._on_round(self._round)
         return total
 
-    def direction(self, integers: NDArray[np.int64], label: str) -> NDArray[np.float64]:
+    def direction(self, integers: NDArray[np.object_], label: str) -> NDArray[np.float64]:
         """Return the total with each column divided by its norm, by general secure computation."""
         number, digest = self._begin(label)
         known = self._known(number, digest)
@@ -143,12 +143,17 @@ class Session:
         if self._summer is not None:
             self._summer.close()
 
-    def _summed_directions(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _summed_directions(self, integers: NDArray[np.object_]) -> NDArray[np.float64]:
         from tacit.channel.normalised import NormalisedSummer
 
-        if self._summer is None:
-            self._summer = NormalisedSummer(self._link, timeout=self._link.timeout)
-        found: NDArray[np.float64] = self._summer(integers)
+        try:
+            if self._summer is None:
+                self._summer = NormalisedSummer(
+                    self._link, bits=DIRECTION_BITS, short="zero", timeout=self._link.timeout
+                )
+            found: NDArray[np.float64] = self._summer(integers)
+        except PartyError as error:
+            raise self._link.blame(error) from error
         return found
 
     def _begin(self, label: str) -> tuple[int, bytes]:
