@@ -100,7 +100,7 @@ def nndsvd_program(X: Any, n_components: int, *, random_state: int) -> Step:
             n_components,
             "Ask for fewer components, or use init='random'.",
         )
-    coarse = svd.Settings(n_components, hide_singular_values=False, tol=1e-2, max_iter=20, seed=random_state)
+    coarse = svd.Settings(n_components, hide_singular_values=False, tol=0.03, max_iter=20, seed=random_state)
     found = yield from svd.svd_program(X, coarse)
     rights, strengths = found.public["components"], found.public["singular_values"]
     lefts = np.asarray(X @ rights.T.astype(X.dtype), dtype=np.float64)

@@ -95,6 +95,7 @@ def svd_program(X: Any, settings: Settings, *, mean: NDArray[np.float64] | None 
         total = yield (NormedSum if settings.hide_singular_values else Sum)(products=own)
         search.learn(total.products, normed=settings.hide_singular_values)
         exchanges += 1
+    search.close()
     values = np.sqrt(search.values[:k])
     public: dict[str, Any] = {
         "components": _signed(search.vectors.T),

@@ -25,12 +25,14 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 Matrix = NDArray[np.float64]
 
-BLOCKS_KEPT = 5
-"""The basis is cut back to one block when it would exceed this many; more cost memory, fewer cost exchanges."""
+MOST_BLOCKS, BLOCKS_KEPT = 6, 2
+"""The basis is cut back when it would exceed so many blocks; more cost memory, fewer cost exchanges."""
 ROUNDING = 1e-12
 """What is below this share of the largest product is rounding, and is not asked about."""
 NEARLY_FOUND = 1e-4
-PATIENCE = 4
+DISAGREEMENT = 1e-2
+"""Where two answers about the same number differ by more than this share of it, they are rounding, and the search ends."""
+PATIENCE = 8
 """Exchanges in which residuals below NEARLY_FOUND do not halve, after which the totals' own precision is reached."""
 
 
@@ -53,71 +55,82 @@ class Search:
     directions: Matrix
     tol: float
     done: bool = False
-    values: Matrix = field(default_factory=lambda: np.zeros(0))
+    values: Matrix = field(init=False)
     vectors: Matrix = field(init=False)
     residuals: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._block = self.directions.shape[1]
         self._basis = self._images = np.zeros((len(self.directions), 0))
-        self.vectors = self.directions[:, : self.wanted]
+        self._small = np.zeros((0, 0))
 
     def learn(self, products: Matrix, *, normed: bool) -> None:
         """Take in ``S @ directions``, or its columns divided by their norms, and find what to ask about next."""
         # one thread: the order of additions must not depend on a holder's machine being busy
         with threadpool_limits(1, user_api="blas"):
-            images = products * self._norms(products) if normed else products
+            older, within = self._basis.T @ products, self.directions.T @ products
+            if normed:
+                norms, agreed = self._norms(older, within)
+                if not agreed:
+                    self.done = True
+                    self.residuals.append(self.residuals[-1])
+                    return
+                products, older, within = products * norms, older * norms, within * norms
+            self._small = np.block([[self._small, older], [older.T, (within + within.T) / 2]])
             self._basis = np.hstack([self._basis, self.directions])
-            self._images = np.hstack([self._images, images])
-            outside = self._outside(images)
-            self._rotate()
-            self._judge()
-            if outside.shape[1] == 0:
-                self.done = True
-            else:
-                self.directions = outside
+            self._images = np.hstack([self._images, products])
+            left = products - self._basis @ np.vstack([older, within])
+            values, turns = np.linalg.eigh(self._small)
+            values, turns = values[::-1], turns[:, ::-1]
+            self.directions, lengths = self._outside(left, float(max(values[0], 0.0)))
+            # what a Ritz vector's image has outside the basis comes from its part in the last block
+            self._judge(values, np.linalg.norm(lengths @ turns[-left.shape[1] :, : self.wanted], axis=0))
+            if self._basis.shape[1] + self._block > MOST_BLOCKS * self._block:
+                self._cut_back(values, turns)
 
-    def _norms(self, products: Matrix) -> Matrix:
-        """Return the norms that were divided out, up to one common factor."""
+    def _norms(self, older: Matrix, within: Matrix) -> tuple[Matrix, bool]:
+        """Return the norms that were divided out, up to one common factor, and whether the answers agree on them."""
         if self._basis.shape[1] == 0:
-            return norms_within(self.directions.T @ products)
+            return norms_within(within), True
         # q'S b is known from earlier answers, b'S q up to the norm of S q
-        known, scaled = self._images.T @ self.directions, self._basis.T @ products
-        squares = np.einsum("ij,ij->j", scaled, scaled)
-        found = np.einsum("ij,ij->j", known, scaled) / np.where(squares > 0, squares, 1.0)
-        norms: Matrix = np.maximum(found, 0.0)
-        return norms
+        known, squares = self._images.T @ self.directions, np.einsum("ij,ij->j", older, older)
+        norms = np.einsum("ij,ij->j", known, older) / np.where(squares > 0, squares, 1.0)
+        apart = np.linalg.norm(known - older * norms, axis=0)
+        return norms, bool(np.all(apart <= DISAGREEMENT * np.linalg.norm(known, axis=0)))
 
-    def _rotate(self) -> None:
-        """Turn the basis so that it consists of Ritz vectors, the best first; forget the last ones if there are too many."""
-        small = self._basis.T @ self._images
-        values, turn = np.linalg.eigh((small + small.T) / 2)
-        kept = slice(None, None, -1)
-        if len(values) + self._block > BLOCKS_KEPT * self._block:
-            kept = slice(None, -self._block - 1, -1)
-        self.values = np.maximum(values[kept], 0.0)
-        self._basis, self._images = self._basis @ turn[:, kept], self._images @ turn[:, kept]
-        self.vectors = self._basis[:, : self.wanted]
+    def _outside(self, left: Matrix, largest: float) -> tuple[Matrix, Matrix]:
+        """Return orthonormal directions of `left`, which has no part in the basis but by rounding, and its coordinates."""
+        triangle = np.linalg.qr(left)
+        turn, lengths, coordinates = np.linalg.svd(triangle.R)
+        new = lengths > ROUNDING * largest
+        directions = triangle.Q @ turn[:, new]
+        # what rounding left in the basis is large beside a direction that is short
+        directions -= self._basis @ (self._basis.T @ directions)
+        # mixed, every direction has its share of the longest, so that norms can be told from what is known of it
+        return np.linalg.qr(directions).Q @ evenly_mixing(int(new.sum())), lengths[:, None] * coordinates
 
-    def _judge(self) -> None:
-        gaps = self._images[:, : self.wanted] - self.vectors * self.values[: self.wanted]
-        largest = float(np.linalg.norm(gaps, axis=0).max())
-        least = max(float(self.values[self.wanted - 1]), ROUNDING * float(self.values[0]))
-        self.residuals.append(largest / least if least > 0 else 0.0)
+    def _judge(self, values: Matrix, gaps: Matrix) -> None:
+        least = max(float(values[self.wanted - 1]), ROUNDING * float(values[0]))
+        self.residuals.append(float(gaps.max()) / least if least > 0 else 0.0)
         before, since = self.residuals[:-PATIENCE], self.residuals[-PATIENCE:]
         stuck = bool(before) and min(before) < NEARLY_FOUND and min(since) > min(before) / 2
-        self.done = self.residuals[-1] <= self.tol or stuck
+        self.done = self.residuals[-1] <= self.tol or stuck or self.directions.shape[1] == 0
 
-    def _outside(self, images: Matrix) -> Matrix:
-        """Return orthonormal directions of what the last products have outside the basis; all residuals lie in their span."""
-        left = images - self._basis @ (self._basis.T @ images)
-        directions, lengths, _ = np.linalg.svd(left, full_matrices=False)
-        largest = float(np.linalg.norm(self._images, axis=0).max())
-        directions = directions[:, lengths > ROUNDING * largest]
-        for _ in range(2):  # once is not enough when little of a column is left
-            directions = directions - self._basis @ (self._basis.T @ directions)
-            directions = np.linalg.qr(directions)[0]
-        return directions
+    def _cut_back(self, values: Matrix, turns: Matrix) -> None:
+        """Replace the basis by its leading Ritz vectors."""
+        kept = BLOCKS_KEPT * self._block
+        self._basis, self._images = self._basis @ turns[:, :kept], self._images @ turns[:, :kept]
+        self._small = np.diag(values[:kept])
+
+    def close(self) -> None:
+        """Set `values` and `vectors` to what was found, and the last residual to what it is when it is computed in full."""
+        with threadpool_limits(1, user_api="blas"):
+            values, turns = np.linalg.eigh(self._small)
+            turns = turns[:, : -self.wanted - 1 : -1]
+            self.values, self.vectors = np.maximum(values[: -self.wanted - 1 : -1], 0.0), self._basis @ turns
+            gaps = np.linalg.norm(self._images @ turns - self.vectors * self.values, axis=0)
+            least = max(float(self.values[-1]), ROUNDING * float(self.values[0]))
+            self.residuals[-1] = float(gaps.max()) / least if least > 0 else 0.0
 
 
 def norms_within(small: Matrix) -> Matrix:
@@ -134,6 +147,14 @@ def norms_within(small: Matrix) -> Matrix:
     form += ROUNDING**2 * (np.eye(len(small)) - 1 / len(small))
     factors: Matrix = np.abs(np.linalg.eigh(form)[1][:, 0])
     return factors
+
+
+def evenly_mixing(size: int) -> Matrix:
+    """Return an orthogonal matrix whose first row has equal entries: the discrete cosine transform."""
+    rows, columns = np.arange(size)[:, None], np.arange(size)[None, :]
+    mixing: Matrix = np.sqrt(2 / max(size, 1)) * np.cos(np.pi * rows * (columns + 0.5) / max(size, 1))
+    mixing[:1] /= np.sqrt(2)
+    return mixing
 
 
 def first_directions(features: int, block: int, seed: int) -> Matrix:
