@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Clear, Outcome, Program, run
 from tacit.errors import InvalidInputError, words
+from tacit.factor.holders import AmongHolders
 from tacit.factor.input import validated
 from tacit.factor.nmf.products import Table
 from tacit.factor.nmf.program import Settings, batch_program
@@ -21,7 +22,7 @@ from tacit.factor.saved import SavedModel
 from tacit.validation import check_choice, check_count, check_non_negative, check_positive, check_rate, check_seed
 
 
-class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEstimator):  # type: ignore[misc]
+class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, SavedModel, BaseEstimator):  # type: ignore[misc]
     r"""Non-negative matrix factorisation :math:`X \approx W T`, with outliers set aside if asked for.
 
     .. math::

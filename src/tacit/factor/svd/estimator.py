@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Clear, Outcome, Program, run
 from tacit.errors import InvalidInputError, words
+from tacit.factor.holders import AmongHolders
 from tacit.factor.input import validated
 from tacit.factor.nmf.products import Table
 from tacit.factor.saved import SavedModel
@@ -18,7 +19,7 @@ from tacit.factor.svd.program import Settings, svd_program
 from tacit.validation import check_count, check_non_negative, check_seed
 
 
-class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEstimator):  # type: ignore[misc]
+class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, SavedModel, BaseEstimator):  # type: ignore[misc]
     """What `SVD` and `PCA` have in common: parameters, fitting, projecting onto the components and back."""
 
     _released: ClassVar[tuple[str, ...]] = ("components_", "singular_values_", "n_iter_", "residual_", "n_features_in_")
