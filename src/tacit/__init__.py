@@ -11,11 +11,14 @@ _HOME = {
     "Guarantee": "tacit.privacy",
     "Ledger": "tacit.privacy",
     "NMF": "tacit.factor",
+    "PCA": "tacit.factor",
+    "PrincipalComponentRegression": "tacit.factor",
     "PrivateMoments": "tacit.factor",
     "PrivateNMF": "tacit.factor",
     "PrivateRecommender": "tacit.factor",
     "RatingNMF": "tacit.factor",
     "Recommender": "tacit.factor",
+    "SVD": "tacit.factor",
     "TacitError": "tacit.errors",
     "choose_rank": "tacit.factor",
     "fingerprint": "tacit.privacy",
@@ -25,6 +28,7 @@ _HOME = {
 }
 
 __all__ = ["NMF", "Accountant", "Guarantee", "Ledger", "PrivateMoments", "PrivateNMF", "TacitError", "choose_rank"]
+__all__ += ["PCA", "SVD", "PrincipalComponentRegression"]
 __all__ += ["PrivateRecommender", "RatingNMF", "Recommender"]
 __all__ += ["fingerprint", "gaussian_epsilon", "gaussian_noise_multiplier", "load"]
 

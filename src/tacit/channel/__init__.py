@@ -5,6 +5,7 @@ from tacit.channel.clear import Clear
 from tacit.channel.fixedpoint import Grid
 from tacit.channel.neighbours import NeighbourReport, check_neighbours
 from tacit.channel.noisy import Noisy
+from tacit.channel.observe import TotalsOnly, observing
 from tacit.channel.plan import Plan, Step
 from tacit.channel.program import Outcome, Program
 from tacit.channel.run import Channel, on_public_data, run, run_together
@@ -27,8 +28,10 @@ __all__ = [
     "Step",
     "Sum",
     "Total",
+    "TotalsOnly",
     "Transcript",
     "check_neighbours",
+    "observing",
     "on_public_data",
     "run",
     "run_together",

@@ -173,7 +173,7 @@ class Masked:
                 words("a number beyond that, or NaN or infinity"),
                 "Scale the data down. Nothing was sent.",
             )
-        integers = np.frompyfunc(int, 1, 1)(scaled)
+        integers: NDArray[np.object_] = np.asarray(np.frompyfunc(int, 1, 1)(scaled), dtype=object)
         return self._together.direction(integers, str(ask.signature())).reshape(array.shape)
 
 

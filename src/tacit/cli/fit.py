@@ -6,7 +6,10 @@ import typer
 
 from tacit.cli.fit_nmf import nmf
 from tacit.cli.fit_recommend import recommend
+from tacit.cli.fit_svd import pca, svd
 
 app = typer.Typer(help="Fit a model, private when --epsilon is given; writes a folder.", no_args_is_help=True)
 app.command()(nmf)
 app.command()(recommend)
+app.command()(svd)
+app.command()(pca)

@@ -8,9 +8,15 @@ from tacit.factor.ratings.non_negative import RatingNMF
 from tacit.factor.ratings.plain import Recommender
 from tacit.factor.ratings.private import PrivateRecommender
 from tacit.factor.saved import load
+from tacit.factor.svd.estimator import SVD
+from tacit.factor.svd.pca import PCA
+from tacit.factor.svd.regression import PrincipalComponentRegression
 
 __all__ = [
     "NMF",
+    "PCA",
+    "SVD",
+    "PrincipalComponentRegression",
     "PrivateMoments",
     "PrivateNMF",
     "PrivateRecommender",

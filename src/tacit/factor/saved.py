@@ -29,11 +29,14 @@ from tacit.privacy.guarantee import Guarantee
 FORMAT, VERSION = "tacit model", 1
 MODELS = {
     "NMF": "tacit.factor.nmf.estimator",
+    "PCA": "tacit.factor.svd.pca",
+    "PrincipalComponentRegression": "tacit.factor.svd.regression",
     "PrivateMoments": "tacit.factor.moments",
     "PrivateNMF": "tacit.factor.nmf.private",
     "PrivateRecommender": "tacit.factor.ratings.private",
     "RatingNMF": "tacit.factor.ratings.non_negative",
     "Recommender": "tacit.factor.ratings.plain",
+    "SVD": "tacit.factor.svd.estimator",
 }
 """Where each class that can be loaded lives; nothing outside this table is ever imported because a file names it."""
 

@@ -5,6 +5,7 @@ from tacit.privacy.calibration import gaussian_epsilon, gaussian_noise_multiplie
 from tacit.privacy.entropy import insecure_generator, secure_generator
 from tacit.privacy.fingerprint import fingerprint
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ksdp import ksdp
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import discrete_gaussian, discrete_laplace
 from tacit.privacy.releases import (
@@ -34,5 +35,6 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_noise_multiplier",
     "insecure_generator",
+    "ksdp",
     "secure_generator",
 ]

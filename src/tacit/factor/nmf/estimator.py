@@ -11,16 +11,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Clear, Outcome, Program, run
 from tacit.errors import InvalidInputError, words
+from tacit.factor.holders import AmongHolders
 from tacit.factor.input import validated
 from tacit.factor.nmf.products import Table
-from tacit.factor.nmf.program import Settings, batch_program, nmf_program
-from tacit.factor.nmf.start import starting_dictionary
+from tacit.factor.nmf.program import Settings, batch_program
+from tacit.factor.nmf.start import checked_start
 from tacit.factor.nmf.steps import Outliers, Penalty, solve_rows
+from tacit.factor.nmf.whole import SCHEDULES, fit_program
 from tacit.factor.saved import SavedModel
-from tacit.validation import check_count, check_non_negative, check_positive, check_rate, check_seed
+from tacit.validation import check_choice, check_count, check_non_negative, check_positive, check_rate, check_seed
 
 
-class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEstimator):  # type: ignore[misc]
+class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, SavedModel, BaseEstimator):  # type: ignore[misc]
     r"""Non-negative matrix factorisation :math:`X \approx W T`, with outliers set aside if asked for.
 
     .. math::
@@ -41,8 +43,12 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEst
         Without it there is no R.
     outlier_bound : float, default=inf
         The largest size M of an outlier.
-    init : {"nndsvd", "random"} or ndarray of shape (n_components, n_features), default="nndsvd"
-        The starting dictionary.
+    init : {"nndsvd", "random", "merge-local"} or ndarray of shape (n_components, n_features), default="nndsvd"
+        The starting dictionary. Among holders all follow from totals: "nndsvd" by a singular value decomposition of all rows,
+        "merge-local" by factorising the topics that each holder found alone (PD-NMF-Init), "random" from the seed.
+    schedule : {"sweep", "topic"}, default="sweep"
+        One exchange a sweep, or one a topic as in PD-NMF-Iter, without extrapolation and without outliers. Both end at the same
+        kind of point.
     max_iter : int, default=200
         Most sweeps.
     tol : float, default=1e-5
@@ -102,6 +108,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEst
         outliers: float | None = None,
         outlier_bound: float = np.inf,
         init: Any = "nndsvd",
+        schedule: str = "sweep",
         max_iter: int = 200,
         tol: float = 1e-5,
         l1_W: float = 0.0,
@@ -115,6 +122,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEst
         self.outliers = outliers
         self.outlier_bound = outlier_bound
         self.init = init
+        self.schedule = schedule
         self.max_iter = max_iter
         self.tol = tol
         self.l1_W = l1_W
@@ -131,8 +139,8 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEst
 
     def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
         """Learn the dictionary of the rows of `X`; return their W, as `transform` would."""
-        X, outcome = self._fit(X)
-        return self._solved(X, outcome.private["W"])
+        outcome = self._fit(X)
+        return self._solved(self._validated(X, reset=False), outcome.private["W"])
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Return W for new rows: each solved for the dictionary, to convergence."""
@@ -172,14 +180,28 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEst
         X = self._validated(X, reset=False)
         forget = check_rate(self.forget_factor, "forget_factor")
         batch = batch_program(X, self.components_, self.sum_WX_, self.sum_WW_, forget=forget, settings=self._settings())
-        self._learn(batch, X.dtype)
+        self._run(batch)
         self.n_iter_ += 1
         return self
 
-    def _fit(self, X: Any) -> tuple[Any, Outcome]:
+    def _fit(self, X: Any) -> Outcome:
+        return self._run(self._program(X))
+
+    def _run(self, program: Program) -> Outcome:
+        channel = Clear()
+        outcome = run(program, channel)
+        self._learned(outcome)
+        self.guarantee_ = channel.guarantee
+        return outcome
+
+    def _program(self, X: Any, y: Any = None) -> Program:
+        """Return this holder's program, for any channel; the other holders' must have the same parameters and columns."""
         settings = self._settings()
         k = check_count(self.n_components, "n_components")
         seed = check_seed(self.random_state)
+        schedule = check_choice(self.schedule, "schedule", SCHEDULES)
+        if schedule == "topic" and settings.outliers is not None:
+            raise InvalidInputError("no outliers with schedule='topic'", self.outliers, "Use schedule='sweep'.")
         X = self._validated(X, reset=True)
         if k > X.shape[1]:
             raise InvalidInputError(
@@ -187,20 +209,19 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEst
                 k,
                 "Ask for fewer components.",
             )
-        T = starting_dictionary(self.init, X, k, random_state=seed)
-        outcome = self._learn(nmf_program(X, T, settings=settings), X.dtype)
-        self.loss_curve_ = outcome.public["loss_curve"]
-        self.n_iter_ = len(self.loss_curve_)
-        return X, outcome
+        start = checked_start(self.init, (k, X.shape[1]))
+        return fit_program(X, k, start, schedule=schedule, random_state=seed, settings=settings)
 
-    def _learn(self, program: Program, dtype: Any) -> Outcome:
-        channel = Clear()
-        outcome = run(program, channel)
-        self.components_ = np.ascontiguousarray(outcome.public["T"], dtype=dtype)
-        self.sum_WX_, self.sum_WW_ = outcome.public["WX"], outcome.public["WW"]
-        self.reconstruction_err_ = float(np.sqrt(outcome.public["squared_error"]))
-        self.guarantee_ = channel.guarantee
-        return outcome
+    def _learned(self, outcome: Outcome) -> NMF:
+        """Take over what a run of `_program` found."""
+        public = outcome.public
+        self.components_ = np.ascontiguousarray(public["T"], dtype=outcome.private["W"].dtype)
+        self.sum_WX_, self.sum_WW_ = public["WX"], public["WW"]
+        self.reconstruction_err_ = float(np.sqrt(public["squared_error"]))
+        if "loss_curve" in public:
+            self.loss_curve_ = public["loss_curve"]
+            self.n_iter_ = len(self.loss_curve_)
+        return self
 
     def _solved(self, X: Any, W: NDArray[Any] | None = None) -> NDArray[Any]:
         settings = self._settings()

@@ -110,7 +110,7 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: Settings) -> Program:
             break
     assert W is not None
     del ahead, moved, tried  # large, and not needed while the results are scaled
-    public, scale = _released(T, answer.WX, answer.WW, squared_error, settings)
+    public, scale = released(T, answer.WX, answer.WW, squared_error, settings)
     return Outcome(public={**public, "loss_curve": np.array(curve)}, private={"W": W * scale.astype(W.dtype)})
 
 
@@ -129,7 +129,7 @@ def batch_program(
     WX, WW = forget * WX + total.WX, forget * WW + total.WW
     T, _ = _dictionary_step(T, WX, WW, settings)
     residual = 2 * float(total.own[0]) - 2 * float(np.vdot(total.WX, T)) + float(np.vdot(total.WW, T @ T.T))
-    public, scale = _released(T, WX, WW, max(residual, 0.0), settings)
+    public, scale = released(T, WX, WW, max(residual, 0.0), settings)
     return Outcome(public=public, private={"W": W * scale.astype(W.dtype)})
 
 
@@ -176,7 +176,7 @@ def _squared_error(total: Total, value: float, T: NDArray[np.float64], settings:
     return max(0.0, 2 * (float(total.own[0]) + value - settings.dictionary_penalty.of(T)))
 
 
-def _released(
+def released(
     T: NDArray[np.float64],
     WX: NDArray[np.float64],
     WW: NDArray[np.float64],

@@ -1,16 +1,21 @@
-"""Where a non-negative factorisation starts: NNDSVD of the data, random, or a dictionary that the caller has."""
+"""Where a non-negative factorisation starts: NNDSVD of the data of one holder or of all, random, or a given dictionary."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.channel import Sum
+from tacit.channel.asks import Ask
 from tacit.errors import InvalidInputError, words
+from tacit.factor.svd import program as svd
 from tacit.validation import check_choice
 
-STARTS = ("nndsvd", "random")
+STARTS = ("nndsvd", "random", "merge-local")
+Step = Generator[Ask, Any, tuple[NDArray[np.float64], int]]
 
 
 def nndsvd(X: Any, n_components: int, *, random_state: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -51,37 +56,68 @@ def _part_lengths(left: NDArray[Any], right: NDArray[Any]) -> tuple[float, float
     return float(np.linalg.norm(np.maximum(left, 0))), float(np.linalg.norm(np.maximum(right, 0)))
 
 
-def starting_dictionary(init: Any, X: Any, n_components: int, *, random_state: int) -> NDArray[Any]:
-    """Return the dictionary (k x d) that `init` stands for, or raise with what to do."""
-    shape = (n_components, X.shape[1])
-    if not isinstance(init, str):
-        T = np.asarray(init, dtype=np.float64)
-        if T.shape != shape:
-            raise InvalidInputError(
-                f"a starting dictionary of shape {shape}", words(f"one of shape {T.shape}"), "Give one row a component."
-            )
-        if not np.all(np.isfinite(T)) or T.min() < 0 or not T.any(axis=1).all():
-            raise InvalidInputError(
-                "a starting dictionary of finite numbers of at least 0, no row all zero",
-                words("one with other numbers, or with a row of zeros"),
-                "Clip it, or drop the rows of zeros and ask for fewer components.",
-            )
-        return T
-    check_choice(init, "init", STARTS)
-    mean = float(X.sum(dtype=np.float64)) / (X.shape[0] * X.shape[1])
-    generator = np.random.default_rng(random_state)
-    random: NDArray[np.float64] = np.sqrt(mean / n_components) * np.abs(generator.standard_normal(shape))
-    if init == "random":
-        return random
-    if n_components > min(X.shape):
+def checked_start(init: Any, shape: tuple[int, int]) -> str | NDArray[np.float64]:
+    """Return the name of a start, or the dictionary that the caller has; raise with what to do about any other."""
+    if isinstance(init, str):
+        return check_choice(init, "init", STARTS)
+    T = np.asarray(init, dtype=np.float64)
+    if T.shape != shape:
         raise InvalidInputError(
-            f"n_components of at most min(n_samples, n_features) = {min(X.shape)} for init='nndsvd' "
-            f"(n_samples={X.shape[0]}, n_features={X.shape[1]})",
+            f"a starting dictionary of shape {shape}", words(f"one of shape {T.shape}"), "Give one row a component."
+        )
+    if not np.all(np.isfinite(T)) or T.min() < 0 or not T.any(axis=1).all():
+        raise InvalidInputError(
+            "a starting dictionary of finite numbers of at least 0, no row all zero",
+            words("one with other numbers, or with a row of zeros"),
+            "Clip it, or drop the rows of zeros and ask for fewer components.",
+        )
+    return T
+
+
+def random_program(X: Any, n_components: int, *, random_state: int) -> Step:
+    """One holder's view of a random dictionary of the scale of all holders' rows; returns it and the number of rows.
+
+    One sum: of all entries, and of the rows. The rest is the same for all holders with the same seed.
+    """
+    total = yield Sum(entries=[float(X.sum(dtype=np.float64))], count=[X.shape[0]])
+    shape, count = (n_components, X.shape[1]), float(total["count"][0])
+    mean = max(float(total.entries[0]), 0.0) / (count * X.shape[1])
+    draws = np.abs(np.random.default_rng(random_state).standard_normal(shape))
+    return np.sqrt((mean or 1.0) / n_components) * draws, round(count)
+
+
+def nndsvd_program(X: Any, n_components: int, *, random_state: int) -> Step:
+    """One holder's view of the dictionary of `nndsvd` of all holders' rows, from totals; returns it and the number of rows.
+
+    The right singular vectors are found by `svd_program`. Of the left ones only the lengths of the positive and
+    negative parts are needed: sums over rows.
+    """
+    random, rows = yield from random_program(X, n_components, random_state=random_state)
+    if n_components > min(rows, X.shape[1]):
+        raise InvalidInputError(
+            f"n_components of at most min(n_samples, n_features) = {min(rows, X.shape[1])} for init='nndsvd' "
+            f"(n_samples={rows}, n_features={X.shape[1]})",
             n_components,
             "Ask for fewer components, or use init='random'.",
         )
-    T = nndsvd(X, n_components, random_state=random_state)[1].astype(np.float64)
+    coarse = svd.Settings(n_components, hide_singular_values=False, tol=0.03, max_iter=20, seed=random_state)
+    found = yield from svd.svd_program(X, coarse)
+    rights, strengths = found.public["components"], found.public["singular_values"]
+    lefts = np.asarray(X @ rights.T.astype(X.dtype), dtype=np.float64)
+    parts = yield Sum(
+        positive=np.square(np.maximum(lefts, 0)).sum(axis=0), negative=np.square(np.minimum(lefts, 0)).sum(axis=0)
+    )
+    T = np.zeros_like(rights)
+    T[0] = np.sqrt(strengths[0]) * np.abs(rights[0])
+    for j in range(1, n_components):
+        sides = []
+        for right, square in ((rights[j], parts.positive[j]), (-rights[j], parts.negative[j])):
+            part = np.maximum(right, 0)
+            sides.append((float(np.sqrt(max(square, 0.0)) * np.linalg.norm(part)), part))
+        length, part = max(sides, key=lambda side: side[0])
+        if length > 0:  # else a singular value of zero: there is nothing to take
+            T[j] = np.sqrt(length) * part / np.linalg.norm(part)
     # data of lower rank than k leave rows of zeros, and a topic of zeros would stay one
     empty = ~T.any(axis=1)
     T[empty] = random[empty]
-    return T
+    return T, rows

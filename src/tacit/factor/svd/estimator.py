@@ -1,0 +1,191 @@
+"""Truncated singular value decomposition: the estimator, and what it shares with principal components."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tacit.channel import Clear, Outcome, Program, run
+from tacit.errors import InvalidInputError, words
+from tacit.factor.holders import AmongHolders
+from tacit.factor.input import validated
+from tacit.factor.nmf.products import Table
+from tacit.factor.saved import SavedModel
+from tacit.factor.svd.program import Settings, svd_program
+from tacit.validation import check_count, check_non_negative, check_seed
+
+
+class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, SavedModel, BaseEstimator):  # type: ignore[misc]
+    """What `SVD` and `PCA` have in common: parameters, fitting, projecting onto the components and back."""
+
+    _released: ClassVar[tuple[str, ...]] = ("components_", "singular_values_", "n_iter_", "residual_", "n_features_in_")
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        hide_singular_values: bool = True,
+        oversample: int = 10,
+        max_iter: int = 100,
+        tol: float = 1e-9,
+        random_state: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.hide_singular_values = hide_singular_values
+        self.oversample = oversample
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the components of the rows of `X`."""
+        channel = Clear()
+        self._learned(run(self._program(X), channel))
+        self.guarantee_ = channel.guarantee
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
+        """Learn the components of the rows of `X`; return their scores, as `transform` would."""
+        return self.fit(X).transform(X)
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Return the scores of the rows: their coordinates along the components."""
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        return self._scores(Table(X))
+
+    def inverse_transform(self, scores: Any) -> NDArray[Any]:
+        """Return the rows that have these scores: of a table's own scores, its best approximation of this rank."""
+        check_is_fitted(self)
+        product: NDArray[Any] = np.asarray(scores) @ self.components_
+        return product
+
+    def _scores(self, table: Table) -> NDArray[Any]:
+        return table.times(self.components_.T)
+
+    def _program(self, X: Any, y: Any = None) -> Program:
+        """Return this holder's program, for any channel; the other holders' must have the same parameters and columns."""
+        settings = self._settings()
+        return svd_program(self._checked(X, settings), settings)
+
+    def _learned(self, outcome: Outcome) -> Self:
+        """Take over what a run of `_program` found."""
+        public = outcome.public
+        self.components_ = public["components"].astype(outcome.private["dtype"])
+        self.n_iter_, self.residual_ = public["n_iter"], public["residual"]
+        if "singular_values" in public:
+            self.singular_values_ = public["singular_values"].astype(outcome.private["dtype"])
+        elif hasattr(self, "singular_values_"):
+            del self.singular_values_  # of an earlier fit, when they were not hidden
+        return self
+
+    def _settings(self) -> Settings:
+        if not isinstance(self.hide_singular_values, bool | np.bool_):
+            raise InvalidInputError(
+                "hide_singular_values to be True or False",
+                self.hide_singular_values,
+                "Say whether the scale may leave.",
+            )
+        return Settings(
+            n_components=check_count(self.n_components, "n_components"),
+            hide_singular_values=bool(self.hide_singular_values),
+            oversample=check_count(self.oversample, "oversample", least=0),
+            max_iter=check_count(self.max_iter, "max_iter"),
+            tol=check_non_negative(self.tol, "tol"),
+            seed=check_seed(self.random_state),
+        )
+
+    def _checked(self, X: Any, settings: Settings) -> Any:
+        """Return the holder's rows for a fit; the number of rows is not compared with anything: others have more."""
+        X = self._validated(X, reset=True)
+        if settings.n_components > X.shape[1]:
+            raise InvalidInputError(
+                f"n_components of at most n_features = {X.shape[1]} (n_features={X.shape[1]})",
+                words(f"{settings.n_components}, with n_samples={X.shape[0]}"),
+                "Ask for fewer components.",
+            )
+        return X
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        return validated(self, X, reset=reset, dtype=[np.float64, np.float32])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+
+class SVD(Components):
+    r"""The leading right singular vectors of all holders' rows: :math:`X \approx X V V^\top`.
+
+    Alone it is a truncated singular value decomposition; among holders every one learns the same V and keeps its own rows.
+    Dense or sparse (CSR) rows, float32 or float64; sparse ones are never made dense, and :math:`X^\top X` is never formed.
+
+    Parameters
+    ----------
+    n_components : int
+        Number k of singular vectors, at most the number of features.
+    hide_singular_values : bool, default=True
+        Ask for the *directions* of totals only (`tacit.channel.NormedSum`). Otherwise for the totals, which give the
+        singular values too; among two holders, or where the channel has no normalised sum, use that.
+    oversample : int, default=10
+        Further columns of an exchange: more make each larger and all of them fewer.
+    max_iter : int, default=100
+        Most exchanges.
+    tol : float, default=1e-9
+        Stop when the residuals :math:`\|S v - \theta v\|` of :math:`S = X^\top X` are all below this share of the
+        smallest wanted eigenvalue. It follows from totals alone, as do the two other ends: nothing is left to ask, or
+        the residuals, already small, stop shrinking because the totals are not more precise.
+    random_state : int, default=0
+        Seed of the first directions, which do not depend on the data. All holders need the same.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The rows are the singular vectors, the strongest first, each with its largest entry positive.
+    singular_values_ : ndarray of shape (n_components,)
+        Only if they were not hidden.
+    n_iter_ : int
+        Number of exchanges.
+    residual_ : float
+        What `tol` is compared with. Well above it, some components are not found: the spectrum has no gap there, or
+        `max_iter` was too small.
+    guarantee_ : Guarantee
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        Where the columns have names.
+
+    Privacy
+    -------
+    No guarantee by itself. What leaves a holder is its term of a sum of d x (k + oversample) numbers an exchange, and
+    a channel decides who sees it. Of the total, all see the directions of the columns, or with
+    ``hide_singular_values=False`` the columns. **What hiding hides is the scale**: how large the data are, and with
+    it the number of rows of known size. The *ratios* of the singular values follow from the directions of several
+    exchanges, in this as in every power iteration. `tacit.privacy.ksdp` measures what that gives away about single
+    rows.
+
+    References
+    ----------
+    Tsikhanovich et al. 2019 (PD-SVD, Algorithm 4); Wu & Simon 2000 (thick-restart Lanczos).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit import SVD
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.standard_normal((200, 4)) @ generator.standard_normal((4, 30))
+    >>> model = SVD(4).fit(X)
+    >>> bool(np.allclose(model.inverse_transform(model.transform(X)), X))
+    True
+    >>> bool(np.allclose(SVD(4, hide_singular_values=False).fit(X).singular_values_, np.linalg.svd(X)[1][:4]))
+    True
+    """

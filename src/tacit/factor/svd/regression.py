@@ -1,0 +1,141 @@
+"""Regression on principal components, with normal equations totalled over all holders."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from tacit.channel import Clear, NormedSum, Outcome, Program, Sum, run
+from tacit.errors import InvalidInputError, words
+from tacit.factor.svd.pca import PCA
+from tacit.factor.svd.program import CentredRows, Settings, column_sums, svd_program
+
+
+def regression_program(X: Any, y: NDArray[np.float64], settings: Settings) -> Program:
+    r"""One holder's view: means, components, then :math:`\beta = (Z^\top Z)^{-1} Z^\top (y - \bar y)` of all scores Z.
+
+    :math:`\beta` does not change if both sides of the normal equations have the same factor. So where singular values
+    are hidden, the two are asked for as *one* normalised vector: :math:`Z^\top Z` by itself would give the singular
+    values.
+
+    The public part has ``coefficients`` (of the scores) and ``target_mean`` beside what `pca_program` finds.
+    """
+    total = yield Sum(columns=column_sums(X), count=[X.shape[0]], target=[float(y.sum())])
+    count = float(total["count"][0])
+    mean, target_mean = total.columns / count, float(total.target[0]) / count
+    found = yield from svd_program(X, settings, mean=mean)
+    k = settings.n_components
+    scores = CentredRows(X, mean).scores(found.public["components"].T)
+    normal = np.concatenate([(scores.T @ scores).ravel(), scores.T @ (y - target_mean)])
+    answer = yield (NormedSum if settings.hide_singular_values else Sum)(normal=normal)
+    square, moment = answer.normal[: k * k].reshape(k, k), answer.normal[k * k :]
+    # a component without variance has no scores to regress on: the least-norm solution gives it none
+    coefficients = np.linalg.lstsq((square + square.T) / 2, moment, rcond=1e-12)[0]
+    learned = {"coefficients": coefficients, "target_mean": target_mean, "mean": mean, "count": round(count)}
+    return Outcome(public={**found.public, **learned}, private=found.private)
+
+
+class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
+    r"""Linear regression on the scores of the leading principal components of all holders' rows.
+
+    Parameters
+    ----------
+    n_components : int
+        Number k of components, at most the number of features.
+    hide_singular_values, oversample, max_iter, tol, random_state
+        As for `tacit.SVD`.
+
+    Attributes
+    ----------
+    components_, mean_, n_samples_, n_iter_, residual_, guarantee_, n_features_in_, feature_names_in_
+        As for `tacit.PCA`.
+    score_coef_ : ndarray of shape (n_components,)
+        Coefficients of the scores.
+    coef_ : ndarray of shape (n_features,)
+        Coefficients of the features: :math:`V \beta`.
+    intercept_ : float
+
+    Privacy
+    -------
+    As for `tacit.PCA`. Beside that leave: the sum of the targets, and the normal equations of the scores in one
+    vector, of which only the direction is asked for if singular values are hidden; the regression needs no more.
+
+    References
+    ----------
+    Tsikhanovich et al. 2019, section 5.2, where each holder regresses on its own rows only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit import PrincipalComponentRegression
+    >>> generator = np.random.default_rng(0)
+    >>> X = 5 + generator.standard_normal((500, 6)) * [5, 3, 1, 1, 1, 1]
+    >>> y = X @ [1, 2, 0, 0, 0, 0] + 3
+    >>> bool(PrincipalComponentRegression(2).fit(X, y).score(X, y) > 0.99)
+    True
+    """
+
+    _released: ClassVar[tuple[str, ...]] = (*PCA._released, "score_coef_", "coef_", "intercept_")
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the components of the rows of `X` and the regression of `y` on their scores."""
+        channel = Clear()
+        self._learned(run(self._program(X, y), channel))
+        self.guarantee_ = channel.guarantee
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
+        """Fit; return the scores of the rows."""
+        return self.fit(X, y).transform(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the predicted targets of the rows."""
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        predicted: NDArray[Any] = X @ self.coef_ + self.intercept_
+        return predicted
+
+    def _program(self, X: Any, y: Any = None) -> Program:
+        """As that of `PCA`, with the normal equations after it."""
+        settings = self._settings()
+        X = self._checked(X, settings)
+        return regression_program(X, self._targets(X, y), settings)
+
+    def _learned(self, outcome: Outcome) -> Self:
+        super()._learned(outcome)
+        public, dtype = outcome.public, outcome.private["dtype"]
+        coefficients = public["components"].T @ public["coefficients"]
+        self.score_coef_ = public["coefficients"].astype(dtype)
+        self.coef_ = coefficients.astype(dtype)
+        self.intercept_ = float(public["target_mean"] - public["mean"] @ coefficients)
+        return self
+
+    def _targets(self, X: Any, y: Any) -> NDArray[np.float64]:
+        if y is None:
+            raise InvalidInputError(
+                "a target for every row",
+                words(f"none: {type(self).__name__} requires y to be passed, but the target y is None"),
+                "Call fit(X, y).",
+            )
+        try:
+            target = np.asarray(column_or_1d(y, warn=True), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                "one number a row as the target", words(str(error)), "Give y as a vector."
+            ) from error
+        if len(target) != X.shape[0] or not np.all(np.isfinite(target)):
+            raise InvalidInputError(
+                f"{X.shape[0]} finite targets, one a row",
+                words(f"{len(target)}, {int(np.sum(~np.isfinite(target)))} of them NaN or infinity (inf)"),
+                "Give y in the order of the rows; impute or drop what is missing.",
+            )
+        return target
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # the components are chosen without looking at the target
+        return tags

@@ -1,0 +1,73 @@
+"""`tacit fit svd` and `tacit fit pca` on matrices and texts, as a user runs them."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn import decomposition
+from test_cli import invoke
+
+import tacit
+from tacit.data import make_documents
+from tacit.errors import InvalidInputError
+
+rng = np.random.default_rng(2)
+X = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 12)) + 4 + 0.1 * rng.standard_normal((200, 12))
+
+
+@pytest.fixture
+def table(tmp_path):
+    np.save(tmp_path / "table.npy", X)
+    return tmp_path / "table.npy"
+
+
+@pytest.mark.parametrize("kind", ["svd", "pca"])
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_components_of_a_table(kind, form, tmp_path, table):
+    if form == "sparse":
+        table = tmp_path / "table.npz"
+        sparse.save_npz(table, sparse.csr_array(X))
+    found = invoke("fit", kind, table, "--rank", 3, "--output", tmp_path / "out", "--json")
+    assert found.exit_code == 0, found.output
+    result = json.loads(found.output)
+    assert result == json.loads((tmp_path / "out" / "result.json").read_text())
+    assert len(result["singular_values"]) == 3
+    assert result["guarantee"]["kind"] == "none"
+    model = tacit.load(tmp_path / "out" / "model" / f"{kind}.tacit")
+    kept_out = np.random.default_rng(0).random(200) < 0.1
+    rows = X[~kept_out]
+    shift = rows.mean(axis=0) if kind == "pca" else 0
+    for name, part in (("share explained", rows), ("share explained, held out", X[kept_out])):
+        left = (part - shift) - (part - shift) @ model.components_.T @ model.components_
+        assert result["measures"][name] == pytest.approx(1 - np.sum(left**2) / np.sum((part - shift) ** 2))
+    theirs = (
+        decomposition.PCA(3).fit(rows) if kind == "pca" else decomposition.TruncatedSVD(3, algorithm="arpack").fit(rows)
+    )
+    assert np.allclose(np.abs(model.components_), np.abs(theirs.components_), atol=1e-6)
+    assert "<svg" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_hidden_singular_values_are_nowhere(tmp_path, table):
+    found = invoke("fit", "svd", table, "--rank", 2, "--hide-singular-values", "--output", tmp_path / "out")
+    assert found.exit_code == 0, found.output
+    assert "share explained" in found.output
+    assert "singular_values" not in json.loads((tmp_path / "out" / "result.json").read_text())
+    assert not hasattr(tacit.load(tmp_path / "out" / "model" / "svd.tacit"), "singular_values_")
+
+
+def test_components_of_texts_have_words(tmp_path):
+    documents = make_documents(300, n_topics=3, words_per_document=40)
+    for number, text in enumerate(documents.texts()):
+        (tmp_path / f"{number:03}.txt").write_text(text)
+    found = invoke("fit", "svd", tmp_path, "--rank", 3, "--output", tmp_path / "out")
+    assert found.exit_code == 0, found.output
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert any(term in page for term in documents.terms)
+
+
+@pytest.mark.parametrize("arguments", [["--rank", 13], ["--rank", 0], ["--rank", 2, "--held-out", 1]])
+def test_bad_arguments(arguments, tmp_path, table):
+    found = invoke("fit", "pca", table, *arguments, "--output", tmp_path / "out")
+    assert isinstance(found.exception, InvalidInputError)
+    assert not (tmp_path / "out").exists()
