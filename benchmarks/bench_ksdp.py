@@ -24,7 +24,7 @@ from tacit.privacy.ksdp_statistics import nmf_statistics, svd_statistics
 
 DATA = data_folder()
 SHARES = (0.005, 0.03, 0.1)
-RANK, DOCUMENTS, SAMPLES = 7, 20, 50
+RANK, DOCUMENTS, SAMPLES = 7, 12, 40
 TABLE_2 = {
     "ratings": ("0.45 +- 0.16", "0.52 +- 0.20", "0.48 +- 0.18"),
     "topics": ("0.029 +- 0.02", "0.044 +- 0.02", "0.113 +- 0.07"),

@@ -27,7 +27,8 @@ def sums(rows):
 
 def test_a_channel_that_shows_one_holders_own_term_is_found():
     """Eight rows among 400 are hidden by the sum, and told apart by their own term."""
-    measured = partial(ksdp, X=X, documents=DOCUMENTS, size=8, holders=[200, 200], samples=150, jobs=1)
+    wide = np.abs(np.random.default_rng(9).standard_normal((4000, 8)))
+    measured = partial(ksdp, X=wide, documents=DOCUMENTS, size=8, holders=[200, 200], samples=150, jobs=1)
     assert measured(observing(sums, TotalsOnly)).flagged == ()
     leaky = measured(observing(sums, lambda: Clear(keep_values=True)))
     assert len(leaky.flagged) >= 3

@@ -48,7 +48,7 @@ def ksdp(
         and a list of the other holders' rows and returns an `Observation`, as `tacit.channel.observing` makes of a
         program.
     X : ndarray or CSR matrix
-        The table that rows are sampled from.
+        The table that rows are sampled from, without replacement; it should have many more than a run uses.
     documents : sequence of int
         The rows of interest.
     statistics : sequence of callables, optional
