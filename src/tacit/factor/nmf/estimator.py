@@ -196,7 +196,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedModel, BaseEst
     def _learn(self, program: Program, dtype: Any) -> Outcome:
         channel = Clear()
         outcome = run(program, channel)
-        self.components_ = np.ascontiguousarray(outcome.public["T"], dtype=dtype)
+        self.components_ = np.asarray(outcome.public["T"], dtype=dtype)
         self.sum_WX_, self.sum_WW_ = outcome.public["WX"], outcome.public["WW"]
         self.reconstruction_err_ = float(np.sqrt(outcome.public["squared_error"]))
         self.guarantee_ = channel.guarantee
