@@ -161,6 +161,21 @@ def test_an_account_opened_for_a_file_is_charged_by_a_fit_of_that_file(tmp_path)
     assert len(Ledger(path).history(tacit.fingerprint(tmp_path / "faces.npy"))) == 1
 
 
+@pytest.mark.parametrize(("method", "steps"), [("rounds", 10), ("moments", 10)])
+def test_the_private_learning_curve_is_drawn_beside_the_plain_one(method, steps, tmp_path):
+    np.save(tmp_path / "faces.npy", IMAGES.images)
+    arguments = ["fit", "nmf", tmp_path / "faces.npy", "-k", 3, "--epsilon", 8, "--method", method, "--json"]
+    found = invoke(*arguments, "--output", tmp_path / "out")
+    assert found.exit_code == 0, found.exception
+    result = json.loads(found.output)
+    curves = result["held_out_curves"]
+    assert [len(curve) for curve in curves.values()] == [10, steps]
+    assert curves["private"][-1] == pytest.approx(result["measures"]["held-out error"])
+    assert (len(set(curves["private"])) > 1) == (method == "rounds")
+    assert curves["without privacy"][-1] < curves["without privacy"][0]
+    assert "Learning curves on held-out rows" in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_images_in_a_matrix(tmp_path):
     np.save(tmp_path / "faces.npy", IMAGES.images)
     found = invoke("fit", "nmf", tmp_path / "faces.npy", "-k", 3, "--image-shape", "6x6", "--output", tmp_path / "out")

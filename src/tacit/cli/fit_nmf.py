@@ -23,6 +23,7 @@ VOCABULARY = typer.Option(
     None, help="File with one public term a line; or the word paid: learned from the texts, out of the same budget."
 )
 PAID = Path("paid")
+SWEEPS_SHOWN = 10
 VOCABULARY_SHARE = 0.15
 """The part of the noise budget that a paid vocabulary gets; the rest is the fit's."""
 OUTPUT = typer.Option(Path("tacit-nmf"), help="Folder to write to.")
@@ -130,7 +131,9 @@ def _fit_and_report(
         from tacit.measure import top_words
 
         result["top_words"] = top_words(model.components_, rows.names)
-    _report(rows, model, plain, measures).write(output / "report.html")
+    curves = {} if model is plain else _held_out_curves(train, test, model, settings)
+    result["held_out_curves"] = curves
+    _report(rows, model, plain, measures, curves).write(output / "report.html")
     (output / "result.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
     return result
 
@@ -175,7 +178,29 @@ def _measures(rows: Prepared, test: Any, model: Any, plain: Any) -> dict[str, fl
     return {name: float(value) for name, value in found.items()}
 
 
-def _report(rows: Prepared, model: Any, plain: Any, measures: dict[str, float]) -> Any:
+def _held_out_curves(train: Any, test: Any, model: Any, settings: dict[str, Any]) -> dict[str, list[float]]:
+    """Return the error on held-out rows after every sweep without privacy, and after every round with it.
+
+    The rounds' dictionaries follow from what was released. The held-out rows are no part of the fit, and their error is
+    computed without noise: like all errors it is for the holder.
+    """
+    from tacit.factor import NMF
+    from tacit.factor.nmf.start import starting_dictionary
+    from tacit.measure import held_out_error
+
+    path = getattr(model, "components_by_round_", [model.components_] * SWEEPS_SHOWN)
+    start = starting_dictionary("nndsvd", train, settings["n_components"], random_state=settings["random_state"])
+    plain = [
+        NMF(**settings, init=start, max_iter=sweeps, tol=0).fit(train).components_
+        for sweeps in range(1, min(len(path), SWEEPS_SHOWN) + 1)
+    ]
+    curves = {"without privacy": plain, "private": path}
+    return {name: [float(held_out_error(test, T)) for T in dictionaries] for name, dictionaries in curves.items()}
+
+
+def _report(
+    rows: Prepared, model: Any, plain: Any, measures: dict[str, float], held_out: dict[str, list[float]]
+) -> Any:
     from tacit.measure import match_topics, top_words
     from tacit.report import Report
     from tacit.report.figures import curves, image_rows
@@ -201,8 +226,16 @@ def _report(rows: Prepared, model: Any, plain: Any, measures: dict[str, float]) 
     report.figure(
         "Learning curve",
         curves(losses, step_name="sweep", value_name="objective"),
-        "Objective of the fit without privacy. The private fit makes a fixed number of releases and does not look at its loss.",
+        "Objective of the fit without privacy on the rows it is fitted to. The private fit makes a fixed number of releases and "
+        "does not look at its loss.",
     )
+    if held_out:
+        report.figure(
+            "Learning curves on held-out rows",
+            curves(held_out, step_name="sweep, or private round", value_name="error on held-out rows"),
+            "Both measured on the rows that were set aside and took part in neither fit. A dictionary from moments is made at "
+            "once, so its line is level.",
+        )
     return report
 
 
