@@ -12,8 +12,7 @@ import pytest
 from local_wires import run_parties
 
 from tacit.channel.normalised import NormalisedSummer
-from tacit.errors import PartyError
-from tacit.errors import InvalidInputError, ProtocolError
+from tacit.errors import InvalidInputError, PartyError, ProtocolError
 
 TIMEOUT = 120.0
 

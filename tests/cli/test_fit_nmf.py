@@ -62,6 +62,34 @@ def test_a_vocabulary_learned_from_private_texts_is_refused(texts, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_paid_vocabulary_is_part_of_the_budget(texts, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("texts", 4.0, 1e-6)
+    arguments = ["fit", "nmf", texts, "-k", 3, "--epsilon", 3, "--vocabulary", "paid", "--idf", "learned", "--json"]
+    arguments += ["--ledger", ledger.path, "--dataset", "texts", "--output", tmp_path / "out"]
+    found = invoke(*arguments)
+    assert found.exit_code == 0, found.exception
+    result = json.loads(found.output)
+    assert 2.9 < result["guarantee"]["epsilon"] <= 3
+    assert {release["name"] for release in result["guarantee"]["releases"]} >= {"words", "words of one document"}
+    assert "vocabulary is public" not in result["guarantee"]["sentence"]
+    assert len(ledger.history("texts")) == 1
+    assert ledger.remaining("texts").spent == pytest.approx(3.0, rel=1e-2)
+    for wrong in (["--idf", "other"], ["--method", "other"], ["--outliers", "0"]):
+        assert isinstance(invoke(*arguments, *wrong).exception, InvalidInputError)  # the last of an option counts
+    assert len(ledger.history("texts")) == 1
+    model = tacit.load(tmp_path / "out" / "model" / "nmf.tacit")
+    assert model.guarantee_.epsilon == pytest.approx(result["guarantee"]["epsilon"])
+
+
+def test_a_paid_vocabulary_needs_texts_and_epsilon(texts, tmp_path):
+    found = invoke("fit", "nmf", texts, "-k", 3, "--vocabulary", "paid", "--output", tmp_path / "out")
+    assert "--epsilon" in str(found.exception)
+    np.save(tmp_path / "faces.npy", IMAGES.images)
+    found = invoke("fit", "nmf", tmp_path / "faces.npy", "-k", 3, "--epsilon", 1, "--vocabulary", "paid")
+    assert "folder of texts" in str(found.exception)
+
+
 def test_learned_weights_are_refused_for_a_private_fit(texts, vocabulary, tmp_path):
     found = invoke(
         "fit",
@@ -131,6 +159,21 @@ def test_an_account_opened_for_a_file_is_charged_by_a_fit_of_that_file(tmp_path)
     )
     assert fitted.exit_code == 0, fitted.exception
     assert len(Ledger(path).history(tacit.fingerprint(tmp_path / "faces.npy"))) == 1
+
+
+@pytest.mark.parametrize(("method", "steps"), [("rounds", 10), ("moments", 10)])
+def test_the_private_learning_curve_is_drawn_beside_the_plain_one(method, steps, tmp_path):
+    np.save(tmp_path / "faces.npy", IMAGES.images)
+    arguments = ["fit", "nmf", tmp_path / "faces.npy", "-k", 3, "--epsilon", 8, "--method", method, "--json"]
+    found = invoke(*arguments, "--output", tmp_path / "out")
+    assert found.exit_code == 0, found.exception
+    result = json.loads(found.output)
+    curves = result["held_out_curves"]
+    assert [len(curve) for curve in curves.values()] == [10, steps]
+    assert curves["private"][-1] == pytest.approx(result["measures"]["held-out error"])
+    assert (len(set(curves["private"])) > 1) == (method == "rounds")
+    assert curves["without privacy"][-1] < curves["without privacy"][0]
+    assert "Learning curves on held-out rows" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_images_in_a_matrix(tmp_path):

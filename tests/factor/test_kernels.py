@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.optimize import minimize_scalar, nnls
 
 from tacit.factor import kernels
+from tacit.factor.nmf.kept import Kept
 from tacit.factor.nmf.products import Table
 from tacit.factor.nmf.steps import Outliers, Penalty, solve_dictionary, solve_rows, total_rows
 
@@ -150,3 +151,42 @@ def test_a_forked_child_has_its_own_threads():
     with os.fdopen(read, "rb") as pipe:
         assert pipe.read() == b"same"
     os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 5), (700, 13)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_kept_factor_comes_back_bit_by_bit_in_less_memory(shape, order, dtype):
+    generator = np.random.default_rng(3)
+    factor = generator.random(shape) * (generator.random(shape) < 0.3)
+    factor = np.array(factor, dtype=dtype, order=order)
+    kept = Kept(factor)
+    assert np.array_equal(kept.put_into(np.full_like(factor, np.nan)), factor)
+    assert kept._values.size == np.count_nonzero(factor)
+
+
+def test_the_transposed_product_needs_sorted_entries_and_gets_them():
+    """The entries of a row in any order, and on any number of threads, give the same sums."""
+    shuffled = sparse.csr_array(X)
+    for start, stop in zip(shuffled.indptr[:-1], shuffled.indptr[1:], strict=True):
+        shuffled.indices[start:stop] = shuffled.indices[start:stop][::-1].copy()
+        shuffled.data[start:stop] = shuffled.data[start:stop][::-1].copy()
+    shuffled.has_sorted_indices = False
+    kept, W = shuffled.indices.copy(), rng.random((40, 4))
+    assert np.allclose(Table(shuffled).transposed_times(W), X.T @ W)
+    assert np.array_equal(shuffled.indices, kept), "the caller's matrix stays as it is"
+
+
+def test_the_dictionary_and_the_rows_can_be_solved_in_place():
+    W = rng.random((40, 4))
+    start = np.asfortranarray(rng.random((4, 15)))
+    expected, value = solve_dictionary(start, W.T @ X, W.T @ W)
+    found, same = solve_dictionary(start, W.T @ X, W.T @ W, in_place=True)
+    assert np.shares_memory(found, start)
+    assert np.array_equal(found, expected)
+    assert same == value
+    expected = solve_rows(X, T, W)
+    assert not np.array_equal(expected, W)
+    found = solve_rows(X, T, W, in_place=True)
+    assert found is W
+    assert np.array_equal(found, expected)

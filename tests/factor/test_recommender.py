@@ -10,7 +10,7 @@ from tacit.data import make_ratings
 from tacit.errors import InvalidInputError
 from tacit.factor.ratings.als import als_program
 from tacit.factor.ratings.kernels import normal_rows, solve_packed, solve_rows
-from tacit.factor.ratings.leave_one_out import add_by_item, leave_one_out, user_terms
+from tacit.factor.ratings.leave_one_out import regress
 from tacit.factor.ratings.table import read_ratings
 
 RNG = np.random.default_rng(5)
@@ -49,40 +49,51 @@ def test_rows_solve_the_dense_normal_equations():
             assert np.allclose(packed_spreads[i - 2], np.diag(covariance))
 
 
-def test_leaving_one_out_is_solving_without_it():
-    ends, columns, targets, factors, _ = problem(rows=6)
-    precision = np.array([1.0, 2.0, 0.5, 3.0])
-    without, errors = leave_one_out(ends, columns, targets, factors, precision, 0.7)
-    for i in range(6):
-        for place in range(ends[i], ends[i + 1]):
-            others = [p for p in range(ends[i], ends[i + 1]) if p != place]
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_what_users_send_is_solved_without_the_rating_cut_and_measured(rows):
+    """Against one dense solve a rating; users without ratings send nothing."""
+    ends, columns, values, factors, _ = problem(rows=rows)
+    precision, noise, longest, cut = np.array([1.0, 2.0, 0.5, 3.0]), 0.7, 0.4, 0.75
+    factors[:, -1] = 1
+    gain, biases, scales = 1 + RNG.random(9), RNG.normal(size=9), RNG.random(rows)
+    sums, norms, averages, squares = regress(
+        ends, columns, values, biases, factors, precision, noise, gain=gain, longest=longest, cut=cut, scales=scales
+    )
+    expected, shortened = np.zeros((9, 4)), 0
+    for i in range(rows):
+        part = range(ends[i], ends[i + 1])
+        terms, regressors, errors = [], [], []
+        for place in part:
+            others = [p for p in part if p != place]
             F = factors[columns[others]]
-            x = np.linalg.solve(F.T @ F + 0.7 * np.diag(precision), F.T @ targets[others])
-            assert np.allclose(without[place], x)
-            assert errors[place] == pytest.approx(targets[place] - factors[columns[place]] @ x)
+            targets = values[others] - biases[columns[others]]
+            x = np.linalg.solve(F.T @ F + noise * np.diag(precision), F.T @ targets)
+            errors.append(values[place] - biases[columns[place]] - factors[columns[place]] @ x)
+            length = np.linalg.norm(x[:-1])
+            shortened += length > longest
+            regressors.append(np.r_[x[:-1] * min(1, longest / max(length, 1e-300)), 1])
+            terms.append(regressors[-1] * gain[columns[place]] * np.clip(errors[-1], -cut, cut))
+        assert norms[i] == pytest.approx(np.linalg.norm(terms) if terms else 0.0)
+        if terms:
+            assert np.allclose(averages[i], np.mean(regressors, axis=0))
+            assert squares[i] == pytest.approx(np.minimum(np.square(errors), 1).mean())
+            np.add.at(expected, columns[list(part)], scales[i] * np.array(terms) / norms[i])
+    assert np.allclose(sums, expected)
+    assert (shortened > 0) == (rows > 1)
 
 
-def test_what_users_send_is_cut_and_measured():
-    ends, columns, errors, factors, _ = problem()
-    regressors = 3 * factors[columns]
-    gain = 1 + RNG.random(9)
-    terms = regressors.copy()
-    norms, averages, squares = user_terms(ends, columns, terms, errors, gain, 2.0, 0.75)
-    lengths = np.linalg.norm(regressors[:, :-1], axis=1)
-    cut = np.c_[regressors[:, :-1] * np.minimum(1, 2 / lengths)[:, None], np.ones(len(lengths))]
-    expected = cut * (gain[columns] * np.clip(errors, -0.75, 0.75))[:, None]
-    assert np.allclose(terms, expected)
-    for i in range(1, 7):
-        part = slice(ends[i], ends[i + 1])
-        assert norms[i] == pytest.approx(np.linalg.norm(expected[part]))
-        assert np.allclose(averages[i], cut[part].mean(axis=0))
-        assert squares[i] == pytest.approx(np.minimum(errors[part] ** 2, 1).mean())
-    assert norms[0] == 0
-    sums, scales = np.zeros((9, 4)), RNG.random(7)
-    add_by_item(ends, columns, terms, scales, sums)
-    slow = np.zeros((9, 4))
-    np.add.at(slow, columns, terms * np.repeat(scales, np.diff(ends))[:, None])
-    assert np.allclose(sums, slow)
+def test_what_users_send_is_the_same_on_any_number_of_threads(monkeypatch):
+    data = make_ratings(600, 50, ratings_per_user=40, random_state=2)
+    table = read_ratings(data.users, data.items, data.ratings)
+    factors = np.c_[RNG.normal(size=(50, 5)), np.ones(50)]
+    settings = {"gain": np.ones(50), "longest": 2.0, "cut": 0.75, "scales": np.ones(600)}
+
+    def sent():
+        return regress(table.ends, table.columns, table.values - 3, np.zeros(50), factors, np.ones(6), 0.3, **settings)
+
+    several = sent()
+    monkeypatch.setattr("tacit.factor.kernels.THREADS", 1)
+    assert all(np.array_equal(one, other) for one, other in zip(sent(), several, strict=True))
 
 
 def test_without_factors_it_is_the_ridge_of_biases():

@@ -13,12 +13,19 @@ from tacit.cli.budget import account
 from tacit.cli.output import print_json, progress
 from tacit.cli.prepare import Prepared, prepare
 from tacit.errors import InvalidInputError
+from tacit.validation import check_choice, check_count, check_positive
 
 if TYPE_CHECKING:
     from tacit.factor import NMF, PrivateNMF
 
 DATA = typer.Argument(help="A folder of .txt files or of images, or a matrix: npz, mtx, npy, csv, parquet.")
-VOCABULARY = typer.Option(None, help="File with one public term a line.")
+VOCABULARY = typer.Option(
+    None, help="File with one public term a line; or the word paid: learned from the texts, out of the same budget."
+)
+PAID = Path("paid")
+SWEEPS_SHOWN = 10
+VOCABULARY_SHARE = 0.15
+"""The part of the noise budget that a paid vocabulary gets; the rest is the fit's."""
 OUTPUT = typer.Option(Path("tacit-nmf"), help="Folder to write to.")
 LEDGER = typer.Option(None, help="Ledger to charge; the account is --dataset, or the fingerprint of DATA.")
 FOR_THE_HOLDER = (
@@ -36,7 +43,9 @@ def nmf(
     method: str = typer.Option("moments", help="moments, rounds or published."),
     unit_rows: bool = typer.Option(True, help="Scale each row to L2 norm 1 (texts always are)."),
     vocabulary: Path | None = VOCABULARY,
-    idf: str = typer.Option("uniform", help="Weights of terms: uniform (public) or learned (not for private fits)."),
+    idf: str = typer.Option(
+        "uniform", help="Weights of terms: uniform (public) or learned (private only with a paid vocabulary)."
+    ),
     image_shape: str | None = typer.Option(None, help="Draw rows as images of this shape, as in 19x19."),
     held_out: float = typer.Option(0.1, help="Share of the rows kept out of the fit, to measure its error on."),
     seed: int = typer.Option(0, help="Of the split and of the start; it protects nothing."),
@@ -54,15 +63,21 @@ def nmf(
     with progress(5, quiet=as_json) as advance:
         advance("reading the data")
         shape = None if image_shape is None else _shape(image_shape)
+        spending = account(ledger, dataset, data)
+        buy = None
+        if vocabulary == PAID:
+            check_choice(method, "method", ("moments", "rounds", "published"))  # before anything is charged
+            check_positive(1.0 if outliers is None else outliers, "outliers")
+            buy, spending, vocabulary = _buyer(epsilon, delta, check_count(rank, "rank"), spending), {}, None
         rows = prepare(
-            data, private=epsilon is not None, unit_rows=unit_rows, vocabulary=vocabulary, idf=idf, shape=shape
+            data, private=epsilon is not None, unit_rows=unit_rows, vocabulary=vocabulary, idf=idf, shape=shape, buy=buy
         )
         result = _fit_and_report(
             rows,
             settings={"n_components": rank, "outliers": outliers, "random_state": seed},
             private={"epsilon": math.inf if epsilon is None else epsilon, "delta": delta, "method": method},
             held_out=held_out,
-            spending=account(ledger, dataset, data),
+            spending=spending,
             output=output,
             advance=advance,
         )
@@ -96,7 +111,9 @@ def _fit_and_report(
     model: NMF | PrivateNMF = plain
     if math.isfinite(private["epsilon"]):
         advance("fitting with privacy")
-        model = PrivateNMF(**settings, **private, **spending).fit(train)
+        model = PrivateNMF(**settings, **{**private, **_left(rows)}, **spending).fit(train)
+        if rows.paid is not None:
+            model.guarantee_ = rows.paid.joined(model.guarantee_)
         model.guarantee_ = model.guarantee_.assuming(*rows.assumptions)
     advance("measuring")
     measures = _measures(rows, test, model, plain)
@@ -114,9 +131,34 @@ def _fit_and_report(
         from tacit.measure import top_words
 
         result["top_words"] = top_words(model.components_, rows.names)
-    _report(rows, model, plain, measures).write(output / "report.html")
+    curves = {} if model is plain else _held_out_curves(train, test, model, settings)
+    result["held_out_curves"] = curves
+    _report(rows, model, plain, measures, curves).write(output / "report.html")
     (output / "result.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
     return result
+
+
+def _buyer(epsilon: float | None, delta: float, rank: int, spending: dict[str, Any]) -> Any:
+    """Return what buys the vocabulary and, in the same charge, the fit."""
+    from tacit.factor.vocabulary import check_found, private_vocabulary
+
+    if epsilon is None:
+        raise InvalidInputError(
+            "--epsilon with --vocabulary paid", "none", "Without privacy nothing is paid: leave --vocabulary out."
+        )
+
+    def buy(texts: tuple[str, ...]) -> Any:
+        found = private_vocabulary(
+            texts, epsilon=epsilon, delta=delta, share=VOCABULARY_SHARE, purpose="vocabulary and PrivateNMF", **spending
+        )
+        return check_found(found, rank)
+
+    return buy
+
+
+def _left(rows: Prepared) -> dict[str, Any]:
+    """Return what a paid vocabulary left of the budget, if there is one."""
+    return {} if rows.paid is None or rows.paid.rest is None else vars(rows.paid.rest)
 
 
 def _measures(rows: Prepared, test: Any, model: Any, plain: Any) -> dict[str, float]:
@@ -136,7 +178,27 @@ def _measures(rows: Prepared, test: Any, model: Any, plain: Any) -> dict[str, fl
     return {name: float(value) for name, value in found.items()}
 
 
-def _report(rows: Prepared, model: Any, plain: Any, measures: dict[str, float]) -> Any:
+def _held_out_curves(train: Any, test: Any, model: Any, settings: dict[str, Any]) -> dict[str, list[float]]:
+    """Return the error on held-out rows after every sweep without privacy, and after every round with it.
+
+    The rounds' dictionaries follow from what was released. The held-out rows are no part of the fit, and their error is
+    computed without noise: like all errors it is for the holder.
+    """
+    from tacit.factor import NMF
+    from tacit.measure import held_out_error
+
+    path = getattr(model, "components_by_round_", [model.components_] * SWEEPS_SHOWN)
+    plain = [
+        NMF(**settings, max_iter=sweeps, tol=0).fit(train).components_
+        for sweeps in range(1, min(len(path), SWEEPS_SHOWN) + 1)
+    ]
+    curves = {"without privacy": plain, "private": path}
+    return {name: [float(held_out_error(test, T)) for T in dictionaries] for name, dictionaries in curves.items()}
+
+
+def _report(
+    rows: Prepared, model: Any, plain: Any, measures: dict[str, float], held_out: dict[str, list[float]]
+) -> Any:
     from tacit.measure import match_topics, top_words
     from tacit.report import Report
     from tacit.report.figures import curves, image_rows
@@ -162,8 +224,16 @@ def _report(rows: Prepared, model: Any, plain: Any, measures: dict[str, float]) 
     report.figure(
         "Learning curve",
         curves(losses, step_name="sweep", value_name="objective"),
-        "Objective of the fit without privacy. The private fit makes a fixed number of releases and does not look at its loss.",
+        "Objective of the fit without privacy on the rows it is fitted to. The private fit makes a fixed number of releases and "
+        "does not look at its loss.",
     )
+    if held_out:
+        report.figure(
+            "Learning curves on held-out rows",
+            curves(held_out, step_name="sweep, or private round", value_name="error on held-out rows"),
+            "Both measured on the rows that were set aside and took part in neither fit. A dictionary from moments is made at "
+            "once, so its line is level.",
+        )
     return report
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import InvalidInputError, words
+from tacit.validation import check_choice
 
 if TYPE_CHECKING:
     from tacit.data.texts import TermCounts
+    from tacit.factor.vocabulary import PaidVocabulary
 
 TEXT_ENDINGS = {".txt"}
 
@@ -29,6 +32,8 @@ class Prepared:
         Term counts, for coherence.
     assumptions : tuple of str
         What must be public for the guarantee to hold.
+    paid : PaidVocabulary or None
+        The vocabulary, if it was paid for.
     """
 
     X: Any
@@ -36,22 +41,43 @@ class Prepared:
     shape: tuple[int, int] | None
     counts: Any
     assumptions: tuple[str, ...]
+    paid: PaidVocabulary | None = None
 
 
 def prepare(
-    path: Path, *, private: bool, unit_rows: bool, vocabulary: Path | None, idf: str, shape: tuple[int, int] | None
+    path: Path,
+    *,
+    private: bool,
+    unit_rows: bool,
+    vocabulary: Path | None,
+    idf: str,
+    shape: tuple[int, int] | None,
+    buy: Callable[[tuple[str, ...]], PaidVocabulary] | None = None,
 ) -> Prepared:
-    """Read texts, images or a matrix, and bring the rows to unit length if asked (each by itself, so at no cost)."""
+    """Read texts, images or a matrix, and bring the rows to unit length if asked (each by itself, so at no cost).
+
+    With `buy` the vocabulary is what this function, which pays for it, finds in the texts.
+    """
     from scipy.sparse import issparse
 
     from tacit.data import TermCounts, read_matrix, read_pictures, read_terms, read_texts, term_counts
 
     if not path.exists():
         raise InvalidInputError("a file or a folder with data", str(path), "There is nothing of that name.")
+    if path.is_dir() and any(file.suffix.lower() in TEXT_ENDINGS for file in path.rglob("*")):
+        if buy is not None:
+            check_choice(idf, "idf", ("uniform", "learned"))  # before anything is charged
+            texts = read_texts(path).texts
+            return _from_paid(texts, buy(texts), idf)
+        found = term_counts(read_texts(path).texts, vocabulary=vocabulary)
+        return _from_counts(found, private, idf)
+    if buy is not None:
+        raise InvalidInputError(
+            "a folder of texts for --vocabulary paid",
+            str(path),
+            "A matrix comes with its columns; give a file of public terms or leave --vocabulary out.",
+        )
     if path.is_dir():
-        if any(file.suffix.lower() in TEXT_ENDINGS for file in path.rglob("*")):
-            found = term_counts(read_texts(path).texts, vocabulary=vocabulary)
-            return _from_counts(found, private, idf)
         pictures = read_pictures(path)
         return Prepared(_rows(pictures.X, unit_rows), None, pictures.shape, None, ("the size of the images is public",))
     matrix = read_matrix(path)
@@ -75,7 +101,7 @@ def _from_counts(counts: TermCounts, private: bool, idf: str) -> Prepared:
         raise InvalidInputError(
             "a public vocabulary for a private fit",
             words("one learned from the private texts, which would be a release that nobody paid for"),
-            "Give --vocabulary FILE with one public term a line.",
+            "Give --vocabulary FILE with one public term a line, or --vocabulary paid.",
         )
     weighted = tfidf(counts, idf=idf)
     if private and not weighted.weights_are_public:
@@ -86,6 +112,15 @@ def _from_counts(counts: TermCounts, private: bool, idf: str) -> Prepared:
         )
     assumptions = ("the vocabulary is public", "all terms are weighted alike")
     return Prepared(weighted.X, weighted.terms, None, counts.counts, assumptions if private else ())
+
+
+def _from_paid(texts: tuple[str, ...], paid: PaidVocabulary, idf: str) -> Prepared:
+    """Weight the words that were paid for; "learned" frequencies are the noisy ones, which came with them."""
+    from tacit.data import term_counts, tfidf
+
+    counts = term_counts(texts, vocabulary=paid.terms)
+    weighted = tfidf(counts, idf=paid.idf if idf == "learned" else "uniform")
+    return Prepared(weighted.X, weighted.terms, None, counts.counts, (), paid)
 
 
 def _rows(X: Any, unit_rows: bool) -> Any:

@@ -1,4 +1,4 @@
-"""What estimators that run among holders share: being observed by `tacit.privacy.ksdp`."""
+"""What estimators that run among holders share: running, and being observed by `tacit.privacy.ksdp`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from tacit.channel import Program, observing
+from tacit.channel import Clear, Outcome, Program, observing, run
 from tacit.privacy.ksdp_observation import Observation
 
 
@@ -17,6 +17,17 @@ class AmongHolders:
     def _program(self, X: Any, y: Any = None) -> Program:
         """Return this holder's program, for any channel; the other holders' must have the same parameters and columns."""
         raise NotImplementedError
+
+    def _learned(self, outcome: Outcome) -> Any:
+        """Take over what a run of `_program` found."""
+        raise NotImplementedError
+
+    def _run(self, program: Program) -> Outcome:
+        """Run this holder's program, alone or (within `tacit.parties.join`) among parties; keep what it found and earned."""
+        outcome = run(program, Clear())
+        self._learned(outcome)
+        self.guarantee_ = outcome.channel.guarantee
+        return outcome
 
     def _observed(self, rows: Any, others: Sequence[Any] = ()) -> Observation:
         """Return what others see of a fit of these rows, among holders of `others`, when sums are secure."""

@@ -191,6 +191,50 @@ def multiply(
 
 
 @compiled
+def count_columns(indices: NDArray[Any], counts: NDArray[np.int64]) -> None:
+    """Set ``counts[c + 1]`` to the number of stored entries in column c of a CSR matrix."""
+    for place in range(indices.size):
+        counts[indices[place] + 1] += 1
+
+
+@compiled
+def multiply_transposed(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    ends: NDArray[Any],
+    factor: NDArray[Any],
+    product: NDArray[np.float64],
+    start: int,
+    stop: int,
+) -> None:
+    """Set rows of `product` to those of the *transposed* CSR matrix (data, sorted indices, ends) times the dense `factor`.
+
+    Every thread passes over all rows of the matrix and takes the entries in its own range of columns, so no two write to
+    the same place, no transposed copy is needed, and every sum runs in the order of the rows on any number of threads.
+    """
+    size = factor.shape[1]
+    for column in range(start, stop):
+        for j in range(size):
+            product[column, j] = 0.0
+    for i in range(ends.size - 1):
+        end = ends[i + 1]
+        place, high = ends[i], end
+        while place < high:  # the first entry of the row that is in the range
+            middle = (place + high) // 2
+            if indices[middle] < start:
+                place = middle + 1
+            else:
+                high = middle
+        row = factor[i]
+        while place < end and indices[place] < stop:
+            x = data[place]
+            sums = product[indices[place]]
+            for j in range(size):
+                sums[j] += x * row[j]
+            place += 1
+
+
+@compiled
 def set_aside(
     rows: NDArray[Any], fitted: NDArray[Any], threshold: float, bound: float, sizes: NDArray[Any], start: int, stop: int
 ) -> None:

@@ -30,6 +30,9 @@ class Model:
 MODELS = {
     "nmf": Model("tacit.factor.nmf.estimator", "NMF"),
     "private-nmf": Model("tacit.factor.nmf.private", "PrivateNMF"),
+    "svd": Model("tacit.factor.svd.estimator", "SVD"),
+    "pca": Model("tacit.factor.svd.pca", "PCA"),
+    "regression": Model("tacit.factor.svd.regression", "PrincipalComponentRegression"),
     "moments": Model("tacit.factor.moments", "PrivateMoments"),
     "rating-nmf": Model("tacit.factor.ratings.non_negative", "RatingNMF", RATINGS, ("rating_range",)),
     "private-recommender": Model("tacit.factor.ratings.private", "PrivateRecommender", RATINGS),

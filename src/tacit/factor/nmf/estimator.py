@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.channel import Clear, Outcome, Program, run
+from tacit.channel import Outcome, Program
 from tacit.errors import InvalidInputError, words
 from tacit.factor.holders import AmongHolders
 from tacit.factor.input import validated
@@ -187,13 +187,6 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
     def _fit(self, X: Any) -> Outcome:
         return self._run(self._program(X))
 
-    def _run(self, program: Program) -> Outcome:
-        channel = Clear()
-        outcome = run(program, channel)
-        self._learned(outcome)
-        self.guarantee_ = channel.guarantee
-        return outcome
-
     def _program(self, X: Any, y: Any = None) -> Program:
         """Return this holder's program, for any channel; the other holders' must have the same parameters and columns."""
         settings = self._settings()
@@ -215,7 +208,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
     def _learned(self, outcome: Outcome) -> NMF:
         """Take over what a run of `_program` found."""
         public = outcome.public
-        self.components_ = np.ascontiguousarray(public["T"], dtype=outcome.private["W"].dtype)
+        self.components_ = np.asarray(public["T"], dtype=outcome.private["W"].dtype)
         self.sum_WX_, self.sum_WW_ = public["WX"], public["WW"]
         self.reconstruction_err_ = float(np.sqrt(public["squared_error"]))
         if "loss_curve" in public:

@@ -71,6 +71,8 @@ class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[m
     ----------
     components_ : ndarray of shape (n_components, n_features)
         The dictionary; rows of L2 norm at most 1.
+    components_by_round_ : ndarray of shape (rounds, n_components, n_features)
+        For "rounds": the dictionary after every round, which costs nothing more. Not saved.
     guarantee_ : Guarantee
     clipped_share_ : float
         Share of the rows that were longer than `row_norm`. Computed without noise: for the holder's eyes, and not
@@ -154,7 +156,10 @@ class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[m
                 steps = [*planned_steps(NOISY_START_WEIGHT), *steps]
             plan = self._plan(steps)
             assert plan is not None
-            self.components_ = self._run(X, self._program(rows, plan.noise_multiplier), plan).public["components"]
+            found = self._run(X, self._program(rows, plan.noise_multiplier), plan).public
+            self.components_ = found["components"]
+            if "path" in found:
+                self.components_by_round_ = found["path"]
         return self
 
     def transform(self, X: Any) -> NDArray[np.float64]:

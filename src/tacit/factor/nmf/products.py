@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.factor.kernels import multiply, set_aside, share_out
+from tacit.factor.kernels import count_columns, multiply, multiply_transposed, set_aside, share_out
 
 BLOCK_NUMBERS = 1 << 20
+ROWS_AT_ONCE = 1 << 8
 
 
 class Table:
@@ -20,36 +21,94 @@ class Table:
     Parameters
     ----------
     X : ndarray or CSR matrix, of float32 or float64
-        Kept as it is. A sparse one is copied once, transposed, when `transposed_times` is first called: with it both
-        products run over independent rows, on all cores. It is never made dense, except `blocks` of a few rows.
+        Kept as it is, and not copied, unless it is sparse and the entries of a row are not in the order of the columns.
+        It is never made dense, except `clean_blocks` of a few rows.
     """
 
     def __init__(self, X: Any) -> None:
-        self.X = X
+        self.X = X if isinstance(X, np.ndarray) or X.has_sorted_indices else X.sorted_indices()
         self.shape: tuple[int, int] = X.shape
         self.dtype: np.dtype[Any] = X.dtype
         self.dense = isinstance(X, np.ndarray)
 
-    @cached_property
-    def _transposed(self) -> Any:
-        return self.X.T.tocsr()
-
     def times(self, factor: NDArray[Any]) -> NDArray[Any]:
         """Return ``X @ factor``, in the table's own precision."""
         factor = np.ascontiguousarray(factor, dtype=self.dtype)
-        return self.X @ factor if self.dense else _sparse_product(self.X, factor, self.dtype)
+        if self.dense:
+            product: NDArray[Any] = self.X @ factor
+            return product
+        product = np.empty((self.shape[0], factor.shape[1]), dtype=self.dtype)
+        share_out(
+            lambda start, stop: self._multiply(factor, product[start:stop], start, stop),
+            self.X.indptr.astype(np.int64) * factor.shape[1],
+        )
+        return product
 
-    def transposed_times(self, factor: NDArray[Any]) -> NDArray[np.float64]:
-        """Return ``X.T @ factor`` in double precision."""
+    def each_product(
+        self, factor: NDArray[Any], use: Callable[[NDArray[Any], int, int], object], work_a_row: int
+    ) -> None:
+        """Call ``use(X[start:stop] @ factor, start, stop)`` for ranges of rows that cover all of them, on all cores.
+
+        The product with a narrow factor can be as large as the data; here only a few rows of it exist at a time.
+
+        Parameters
+        ----------
+        factor : ndarray of shape (n_columns, k)
+            C-ordered, in the table's precision.
+        use : callable
+        work_a_row : int
+            What `use` costs a row, in operations, so that all threads get the same work.
+        """
+        if self.dense:
+            step = max(1, BLOCK_NUMBERS // factor.shape[1])
+            for first in range(0, self.shape[0], step):
+                _share(use, self.X[first : first + step] @ factor, first, work_a_row)
+            return
+
+        def multiply_and_use(start: int, stop: int) -> None:
+            product = np.empty((ROWS_AT_ONCE, factor.shape[1]), dtype=self.dtype)
+            for first in range(start, stop, ROWS_AT_ONCE):
+                last = min(first + ROWS_AT_ONCE, stop)
+                self._multiply(factor, product, first, last)
+                use(product[: last - first], first, last)
+
+        work = self.X.indptr.astype(np.int64) * factor.shape[1] + np.arange(self.shape[0] + 1) * work_a_row
+        share_out(multiply_and_use, work)
+
+    def _multiply(self, factor: NDArray[Any], product: NDArray[Any], start: int, stop: int) -> None:
+        ends = self.X.indptr[start : stop + 1]
+        multiply(self.X.data, self.X.indices, ends, factor, product, 0, stop - start)
+
+    def transposed_times(self, factor: NDArray[Any], out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """Return ``X.T @ factor`` in double precision, in `out` if given (C-ordered)."""
         factor = np.ascontiguousarray(factor, dtype=self.dtype)
-        product = self.X.T @ factor if self.dense else _sparse_product(self._transposed, factor, np.float64)
-        return product.astype(np.float64, copy=False)
+        product = np.empty((self.shape[1], factor.shape[1])) if out is None else out
+        if self.dense:
+            if self.dtype == product.dtype:
+                return np.matmul(self.X.T, factor, out=product)
+            product[:] = self.X.T @ factor
+            return product
+        share_out(
+            lambda start, stop: multiply_transposed(
+                self.X.data, self.X.indices, self.X.indptr, factor, product, start, stop
+            ),
+            self._column_ends * factor.shape[1],
+        )
+        return product
+
+    @cached_property
+    def _column_ends(self) -> NDArray[np.int64]:
+        """How many entries of a sparse table are in the columns up to each."""
+        counts = np.zeros(self.shape[1] + 1, dtype=np.int64)
+        count_columns(self.X.indices, counts)
+        return np.cumsum(counts)
 
     @cached_property
     def squares(self) -> float:
         """The sum of the squares of all entries."""
-        entries = self.X if self.dense else self.X.data
-        return float(np.sum(np.square(entries), dtype=np.float64))
+        entries = (self.X if self.dense else self.X.data).ravel()
+        blocks = range(0, entries.size, ROWS_AT_ONCE**2)  # the squares of all at once would be a second table
+        return float(sum(np.sum(np.square(entries[b : b + ROWS_AT_ONCE**2]), dtype=np.float64) for b in blocks))
 
     def clean_blocks(
         self, W: NDArray[Any], T: NDArray[Any], threshold: float, bound: float
@@ -79,17 +138,15 @@ class Table:
             yield rows, cleaned, float(sizes.sum())
 
 
+def _share(use: Callable[[NDArray[Any], int, int], object], product: NDArray[Any], first: int, work_a_row: int) -> None:
+    share_out(
+        lambda start, stop: use(product[start:stop], first + start, first + stop),
+        np.arange(len(product) + 1) * work_a_row,
+    )
+
+
 def _set_aside(
     block: NDArray[Any], fitted: NDArray[Any], threshold: float, bound: float, sizes: NDArray[np.float64]
 ) -> None:
     work = np.arange(len(block) + 1) * block.shape[1]
     share_out(lambda start, stop: set_aside(block, fitted, threshold, bound, sizes, start, stop), work)
-
-
-def _sparse_product(X: Any, factor: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    product = np.empty((X.shape[0], factor.shape[1]), dtype=dtype)
-    share_out(
-        lambda start, stop: multiply(X.data, X.indices, X.indptr, factor, product, start, stop),
-        X.indptr.astype(np.int64) * factor.shape[1],
-    )
-    return product

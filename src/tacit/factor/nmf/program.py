@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Outcome, Program, Sum, Total
+from tacit.factor.nmf.kept import Kept
 from tacit.factor.nmf.products import Table
 from tacit.factor.nmf.steps import NO_PENALTY, Outliers, Penalty, solve_dictionary, solve_rows, total_rows
 
@@ -85,33 +86,41 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: Settings) -> Program:
     and ``loss_curve`` (the objective after every sweep); the private part has this holder's ``W``. Without penalties,
     which would fix the scale, the rows of T are brought to unit length.
     """
-    table = Table(X)
-    ahead = T = np.asarray(T, dtype=np.float64)
-    W, best, squared_error, lead = None, np.inf, np.inf, Lead()
+    table, W, before = Table(X), None, None
+    # Both halves of a sweep overwrite what they start from, and the two large arrays, the dictionary and the sum, change
+    # places; what a sweep may have to go back to is kept packed.
+    T = np.array(T, dtype=np.float64, order="F")
+    spare = np.empty_like(T)
+    best, squared_error, lead, leading = np.inf, np.inf, Lead(), False
     curve: list[float] = []
-    for _ in range(settings.max_iter):
-        tried = _rows_step(table, ahead, W, settings)
-        answer = yield _sum(table, ahead, tried, settings)
-        moved, value = _dictionary_step(ahead, answer.WX, answer.WW, settings)
+    for left in reversed(range(settings.max_iter)):
+        W = _rows_step(table, T, W, settings)
+        answer = yield _sum(table, T, W, settings, out=spare)
+        T, value = _dictionary_step(T, answer.WX, answer.WW, settings)
         objective = float(answer.own[0] + answer.own[1]) + value
-        if objective > best:
+        if before is not None and objective > best:
             curve.append(best)
-            if ahead is T:  # a sweep without a lead fails by rounding only: there is nothing left to gain
+            before[0].put_into(W)
+            before[1].put_into(T)
+            if not leading:  # a sweep without a lead fails by rounding only: there is nothing left to gain
                 break
-            ahead = T
+            leading = False
             lead.failed()
             continue
         curve.append(objective)
-        gained, squared_error = best - objective, _squared_error(answer, value, moved, settings)
-        ahead = moved if W is None else _extrapolated(T, moved, lead.share)
-        W, T, best = tried, moved, objective
-        lead.worked()
-        if gained <= settings.tol * objective and settings.tol > 0:
+        gained, best, squared_error = best - objective, objective, _squared_error(answer, value, T, settings)
+        if not left or (gained <= settings.tol * objective and settings.tol > 0):
             break
+        last: NDArray[Any] | None = None if before is None else before[1].put_into(spare)
+        before = None  # let go of the older before the newer is packed
+        before = Kept(W), Kept(T)
+        if last is not None:
+            T, spare, leading = _extrapolated(last, T, lead.share), T, True
+        lead.worked()
     assert W is not None
-    del ahead, moved, tried  # large, and not needed while the results are scaled
-    public, scale = released(T, answer.WX, answer.WW, squared_error, settings)
-    return Outcome(public={**public, "loss_curve": np.array(curve)}, private={"W": W * scale.astype(W.dtype)})
+    public, scale = released(T, answer.WX, answer.WW, squared_error, settings, out=spare)
+    W *= scale.astype(W.dtype)
+    return Outcome(public={**public, "loss_curve": np.array(curve)}, private={"W": W})
 
 
 def batch_program(
@@ -123,7 +132,7 @@ def batch_program(
     which count `forget` times as much as they did, and the dictionary is solved from the sums.
     """
     table = Table(X)
-    T = np.asarray(T, dtype=np.float64)
+    T = np.array(T, dtype=np.float64, order="F")
     W = _rows_step(table, T, None, settings)
     total = yield _sum(table, T, W, settings)
     WX, WW = forget * WX + total.WX, forget * WW + total.WW
@@ -142,11 +151,14 @@ def _rows_step(table: Table, T: NDArray[Any], W: NDArray[Any] | None, settings: 
         outliers=settings.outliers,
         most_sweeps=settings.row_sweeps,
         shrink=settings.row_shrink,
+        in_place=True,
     )
 
 
-def _sum(table: Table, T: NDArray[Any], W: NDArray[Any], settings: Settings) -> Sum:
-    own = total_rows(table, T, W, penalty=settings.row_penalty, outliers=settings.outliers)
+def _sum(
+    table: Table, T: NDArray[Any], W: NDArray[Any], settings: Settings, out: NDArray[np.float64] | None = None
+) -> Sum:
+    own = total_rows(table, T, W, penalty=settings.row_penalty, outliers=settings.outliers, out=out)
     return Sum(WX=own.WX, WW=own.WW, own=own.own)
 
 
@@ -160,15 +172,16 @@ def _dictionary_step(
         penalty=settings.dictionary_penalty,
         most_sweeps=settings.dictionary_sweeps,
         shrink=settings.dictionary_shrink,
+        in_place=True,
     )
 
 
 def _extrapolated(T: NDArray[np.float64], moved: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """Return ``max(moved + share * (moved - T), 0)``, in one array."""
-    ahead = moved - T
-    ahead *= share
-    ahead += moved
-    return np.maximum(ahead, 0, out=ahead)
+    """Return ``max(moved + share * (moved - T), 0)``, in the place of T."""
+    np.subtract(moved, T, out=T)
+    T *= share
+    T += moved
+    return np.maximum(T, 0, out=T)
 
 
 def _squared_error(total: Total, value: float, T: NDArray[np.float64], settings: Settings) -> float:
@@ -182,11 +195,15 @@ def released(
     WW: NDArray[np.float64],
     squared_error: float,
     settings: Settings,
+    out: NDArray[np.float64] | None = None,
 ) -> tuple[dict[str, Any], NDArray[np.float64]]:
-    """Return what is public, in its final scale, and the factors by which each holder scales its columns of W."""
-    lengths = np.linalg.norm(T, axis=1)
+    """Return what is public, in its final scale (T is overwritten), and the factors by which each holder scales its W.
+
+    The scaled `WX` is put into `out`, which is this holder's own: the totals may be shared with others.
+    """
+    lengths = np.sqrt(np.einsum("ij,ij->i", T, T))
     free = not (settings.row_penalty or settings.dictionary_penalty)
     scale = np.where((lengths > 0) & free, lengths, 1.0)
     T /= scale[:, None]
-    public = {"T": T, "WX": WX * scale[:, None], "WW": WW * np.outer(scale, scale), "squared_error": squared_error}
-    return public, scale
+    scaled = np.multiply(WX, scale[:, None], out=out)
+    return {"T": T, "WX": scaled, "WW": WW * np.outer(scale, scale), "squared_error": squared_error}, scale

@@ -44,6 +44,8 @@ def rounds_program(
 ) -> Program:
     """One holder's view. The noisy statistics are averaged over the rounds, so that no round's noise is lost on the next.
 
+    The outcome's public part has ``components``, and ``path``: the dictionary after every round.
+
     Parameters
     ----------
     X : array or CSR matrix, not negative
@@ -64,7 +66,8 @@ def rounds_program(
     # of two non-negative vectors of norm 1, the outer products are at most sqrt(2) apart
     bound = Bound(row_norm**2, change=math.sqrt(2) * row_norm**2)
     weights, cross = np.zeros((size, size)), np.zeros_like(T)
-    for _ in range(rounds):
+    path = np.empty((rounds, *T.shape))
+    for place in range(rounds):
         batch = rows
         if sampling_rate < 1:
             mask = yield Sample(rows.shape[0], sampling_rate)
@@ -80,8 +83,8 @@ def rounds_program(
         )
         weights = weights + unpack(total.A, size)
         cross = cross + total.B
-        T = unit_ball(solve_dictionary(T, cross, definite(weights))[0])
-    return Outcome({"components": T})
+        T = path[place] = unit_ball(solve_dictionary(T, cross, definite(weights))[0])
+    return Outcome({"components": T, "path": path})
 
 
 def holder_step(

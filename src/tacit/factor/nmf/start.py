@@ -89,8 +89,9 @@ def random_program(X: Any, n_components: int, *, random_state: int) -> Step:
 def nndsvd_program(X: Any, n_components: int, *, random_state: int) -> Step:
     """One holder's view of the dictionary of `nndsvd` of all holders' rows, from totals; returns it and the number of rows.
 
-    The right singular vectors are found by `svd_program`. Of the left ones only the lengths of the positive and
-    negative parts are needed: sums over rows.
+    A holder of all rows, and so alone, takes `nndsvd` itself, which needs no exchange and is a little closer. Otherwise
+    the right singular vectors are found by `svd_program`. Of the left ones only the lengths of the positive and negative
+    parts are needed: sums over rows.
     """
     random, rows = yield from random_program(X, n_components, random_state=random_state)
     if n_components > min(rows, X.shape[1]):
@@ -100,6 +101,9 @@ def nndsvd_program(X: Any, n_components: int, *, random_state: int) -> Step:
             n_components,
             "Ask for fewer components, or use init='random'.",
         )
+    if rows == X.shape[0]:
+        T = nndsvd(X, n_components, random_state=random_state)[1].astype(np.float64)
+        return _filled(T, random), rows
     coarse = svd.Settings(n_components, hide_singular_values=False, tol=0.03, max_iter=20, seed=random_state)
     found = yield from svd.svd_program(X, coarse)
     rights, strengths = found.public["components"], found.public["singular_values"]
@@ -117,7 +121,11 @@ def nndsvd_program(X: Any, n_components: int, *, random_state: int) -> Step:
         length, part = max(sides, key=lambda side: side[0])
         if length > 0:  # else a singular value of zero: there is nothing to take
             T[j] = np.sqrt(length) * part / np.linalg.norm(part)
-    # data of lower rank than k leave rows of zeros, and a topic of zeros would stay one
+    return _filled(T, random), rows
+
+
+def _filled(T: NDArray[np.float64], random: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Data of lower rank than k leave rows of zeros, and a topic of zeros would stay one: take random ones there."""
     empty = ~T.any(axis=1)
     T[empty] = random[empty]
-    return T, rows
+    return T

@@ -69,6 +69,7 @@ def solve_rows(
     outliers: Outliers | None = None,
     most_sweeps: int = MOST_SWEEPS,
     shrink: float = TO_CONVERGENCE,
+    in_place: bool = False,
 ) -> NDArray[Any]:
     r"""Lower :math:`\frac12\|X - WT - R\|_F^2 + \lambda\|R\|_1` plus the penalty over :math:`W \ge 0` (and R), from `W`.
 
@@ -78,7 +79,7 @@ def solve_rows(
     T : ndarray of shape (k, d)
         The dictionary.
     W : ndarray of shape (n, k), optional
-        Where to start; zeros if not given. It is left as it is.
+        Where to start; zeros if not given. It is left as it is, unless `in_place`.
     penalty : Penalty, optional
         On W.
     outliers : Outliers, optional
@@ -89,6 +90,8 @@ def solve_rows(
     shrink : float
         A row is done when a sweep moves less than this share of what its first sweep moved (squared length). The default
         solves to convergence. Each row is judged by itself, so that the result of a row does not depend on the others.
+    in_place : bool
+        Whether `W` may be overwritten.
 
     Returns
     -------
@@ -96,15 +99,15 @@ def solve_rows(
         In the precision of `X`.
     """
     table = X if isinstance(X, Table) else Table(X)
-    W = (
-        np.zeros((table.shape[0], len(T)), dtype=table.dtype)
-        if W is None
-        else np.array(W, dtype=table.dtype, order="C")
-    )
+    if W is None:
+        W = np.zeros((table.shape[0], len(T)), dtype=table.dtype)
+    else:
+        W = np.array(W, dtype=table.dtype, order="C", copy=None if in_place else True)
     columns = np.ascontiguousarray(T.T, dtype=table.dtype)
     square = gram(columns).astype(table.dtype)
     if outliers is None:
-        _descend(square, table.times(columns), W, penalty, most_sweeps, shrink)
+        lower, rows = _Descent.of(square, W.dtype, penalty, most_sweeps, shrink), W
+        table.each_product(columns, lambda linear, start, stop: lower(linear, rows[start:stop]), square.size)
         return W
     if most_sweeps < MOST_SWEEPS:
         return _alternate(table, T, square, W, W, outliers, penalty, most_sweeps, shrink)
@@ -145,9 +148,15 @@ def _alternate(
 
 
 def total_rows(
-    X: Table, T: NDArray[Any], W: NDArray[Any], *, penalty: Penalty = NO_PENALTY, outliers: Outliers | None = None
+    X: Table,
+    T: NDArray[Any],
+    W: NDArray[Any],
+    *,
+    penalty: Penalty = NO_PENALTY,
+    outliers: Outliers | None = None,
+    out: NDArray[np.float64] | None = None,
 ) -> Statistics:
-    r"""Return the statistics of these rows and their factors.
+    r"""Return the statistics of these rows and their factors; with `out` (F-ordered, the shape of T) ``WX`` is put there.
 
     Returns
     -------
@@ -157,9 +166,10 @@ def total_rows(
     """
     penalties = penalty.of(W)
     if outliers is None:
-        WX, squares = X.transposed_times(W), X.squares
+        WX, squares = X.transposed_times(W, None if out is None else out.T), X.squares
     else:
-        WX, squares = np.zeros((X.shape[1], W.shape[1])), 0.0
+        WX, squares = np.zeros((X.shape[1], W.shape[1])) if out is None else out.T, 0.0
+        WX[:] = 0
         for rows, cleaned, size in X.clean_blocks(W, T, outliers.threshold, outliers.bound):
             WX += cleaned.T @ W[rows]
             squares += float(np.sum(np.square(cleaned), dtype=np.float64))
@@ -175,6 +185,7 @@ def solve_dictionary(
     penalty: Penalty = NO_PENALTY,
     most_sweeps: int = MOST_SWEEPS,
     shrink: float = TO_CONVERGENCE,
+    in_place: bool = False,
 ) -> tuple[NDArray[np.float64], float]:
     r"""Lower :math:`\frac12\langle WW, T T^\top\rangle - \langle WX, T\rangle` plus the penalty over :math:`T \ge 0`, from `T`.
 
@@ -183,7 +194,7 @@ def solve_dictionary(
     Parameters
     ----------
     T : ndarray of shape (k, d)
-        Where to start; left as it is.
+        Where to start; left as it is, unless `in_place`.
     WX : ndarray of shape (k, d)
     WW : ndarray of shape (k, k)
         Symmetric and positive semi-definite.
@@ -191,6 +202,8 @@ def solve_dictionary(
         On T.
     most_sweeps, shrink
         As in `solve_rows`, for the columns of T.
+    in_place : bool
+        Whether `T` may be overwritten; it is if it is F-ordered.
 
     Returns
     -------
@@ -198,7 +211,7 @@ def solve_dictionary(
     value : float
         The minimum reached; the objective is this plus what T does not enter.
     """
-    columns = np.array(T.T, dtype=np.float64, order="C")
+    columns = np.array(T.T, dtype=np.float64, order="C", copy=None if in_place else True)
     values = _descend(WW, np.ascontiguousarray(WX.T), columns, penalty, most_sweeps, shrink)
     return columns.T, float(np.cumsum(values)[-1])  # a running sum has one order, np.sum has the processor's
 
@@ -206,18 +219,40 @@ def solve_dictionary(
 def _descend(
     square: NDArray[Any], linear: NDArray[Any], rows: NDArray[Any], penalty: Penalty, most_sweeps: int, shrink: float
 ) -> NDArray[np.float64]:
-    """Lower the penalised quadratic of every row, in place; return the minima."""
-    square = np.ascontiguousarray(square + penalty.l2 * np.eye(len(square)), dtype=rows.dtype)
-    if penalty.l1:
-        linear = linear - rows.dtype.type(penalty.l1)
-    curvature = np.diag(square)
-    # a coordinate without curvature is one that the data say nothing about: it stays where it is
-    informed = curvature >= np.finfo(rows.dtype).tiny
-    inverse = np.where(informed, 1 / np.where(informed, curvature, 1), 0).astype(rows.dtype)
-    rounding = float(np.finfo(rows.dtype).eps) ** 2
-    values = np.empty(len(rows))
-    share_out(
-        lambda start, stop: descend(square, inverse, linear, rows, values, most_sweeps, shrink, rounding, start, stop),
-        np.arange(len(rows) + 1) * square.size,
-    )
+    """Lower the penalised quadratic of every row, in place, on all cores; return the minima."""
+    lower, values = _Descent.of(square, rows.dtype, penalty, most_sweeps, shrink), np.empty(len(rows))
+
+    def some(start: int, stop: int) -> None:
+        values[start:stop] = lower(linear[start:stop], rows[start:stop])
+
+    share_out(some, np.arange(len(rows) + 1) * square.size)
     return values
+
+
+class _Descent(NamedTuple):
+    """All that is the same for every row: call it to lower the penalised quadratics of some rows, in place."""
+
+    square: NDArray[Any]
+    inverse: NDArray[Any]
+    l1: Any
+    most_sweeps: int
+    shrink: float
+    rounding: float
+
+    @classmethod
+    def of(cls, square: NDArray[Any], dtype: Any, penalty: Penalty, most_sweeps: int, shrink: float) -> _Descent:
+        square = np.ascontiguousarray(square + penalty.l2 * np.eye(len(square)), dtype=dtype)
+        curvature = np.diag(square)
+        # a coordinate without curvature is one that the data say nothing about: it stays where it is
+        informed = curvature >= np.finfo(dtype).tiny
+        inverse = np.where(informed, 1 / np.where(informed, curvature, 1), 0).astype(dtype)
+        rounding = float(np.finfo(dtype).eps) ** 2
+        return cls(square, inverse, np.dtype(dtype).type(penalty.l1), most_sweeps, shrink, rounding)
+
+    def __call__(self, linear: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float64]:
+        if self.l1:
+            linear = linear - self.l1
+        values = np.empty(len(rows))
+        ends = self.most_sweeps, self.shrink, self.rounding
+        descend(self.square, self.inverse, linear, rows, values, *ends, 0, len(rows))
+        return values

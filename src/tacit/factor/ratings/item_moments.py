@@ -29,7 +29,7 @@ from tacit.channel import Bound, Outcome, Program, Step, Sum
 from tacit.factor.moments import pack, unpack
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.item_posterior import ItemPosterior, first_biases, loadings
-from tacit.factor.ratings.leave_one_out import add_by_item, leave_one_out, user_terms
+from tacit.factor.ratings.leave_one_out import regress
 from tacit.factor.ratings.table import RatingTable
 
 FIRST, SECOND, REGRESSIONS = 0.15, 0.20, 0.65
@@ -48,7 +48,6 @@ NOISE, USER_BIAS = 0.18, 0.05
 """Variances to begin with: of a rating around its expectation, and of the users' biases."""
 LEAST_NOISE = 0.01
 BLOCK = 2048
-RATINGS_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
@@ -182,19 +181,25 @@ def _regression(
     side, gain = _item_side(found, noise), found.gain(RARE_GAIN)
     factors = np.ascontiguousarray(np.concatenate([side.factors, np.ones((len(side.factors), 1))], axis=1))
     longest, most = 1 + math.sqrt(found.size - 1), 4 * math.sqrt(found.size)
-    moments, gram, activity = np.zeros_like(found.means), np.zeros((found.size, found.size)), np.zeros(2)
-    for users, part in table.blocks(RATINGS_AT_ONCE):
-        targets = part.values - side.mean - side.biases[part.columns]
-        terms, errors = leave_one_out(part.ends, part.columns, targets, factors, side.precision, noise)
-        sent, average, squares = user_terms(part.ends, part.columns, terms, errors, gain, longest, CUT)
-        sends = np.where(sent > 0, sent, 1.0)
-        add_by_item(part.ends, part.columns, terms, scales[users] / sends, moments)
-        # how much the items' weights grow by being multiplied with the regressors, on average over active users
-        active = scales[users] * np.minimum(np.sqrt(part.counts / ACTIVE), 1.0)
-        stretch = np.where(sent > 0, norms[users] / sends, 0.0)
-        stretch *= np.minimum(1.0, most / np.maximum(stretch * np.einsum("ij,ij->i", average, average), most))
-        gram += (average * (active * stretch)[:, None]).T @ average
-        activity += [active.sum(), (active * squares).sum()]
+    moments, sent, average, squares = regress(
+        table.ends,
+        table.columns,
+        table.values - side.mean,
+        side.biases,
+        factors,
+        side.precision,
+        noise,
+        gain=gain,
+        longest=longest,
+        cut=CUT,
+        scales=scales,
+    )
+    # how much the items' weights grow by being multiplied with the regressors, on average over active users
+    active = scales * np.minimum(np.sqrt(table.counts / ACTIVE), 1.0)
+    stretch = np.where(sent > 0, norms / np.where(sent > 0, sent, 1.0), 0.0)
+    stretch *= np.minimum(1.0, most / np.maximum(stretch * np.einsum("ij,ij->i", average, average), most))
+    gram = (average * (active * stretch)[:, None]).T @ average
+    activity = np.array([active.sum(), (active * squares).sum()])
     arrays = {"moments": moments, "gram": pack(gram), "activity": activity}
     return Bound(most, change=math.sqrt(2) * most), arrays
 

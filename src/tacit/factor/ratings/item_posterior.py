@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from tacit.factor.centred_moments import semicircle_edge
+from tacit.factor.kernels import share_out
+from tacit.factor.ratings.small_solves import Floats, factorise, fused, substitute
 
 BIAS_VARIANCE = 0.0625
 """Of items around those of like popularity, on a scale from -1 to 1 (half a star of 1 to 5, squared)."""
@@ -19,7 +21,6 @@ POPULARITY_BINS = 8
 CO_RATING = 40.0
 """Co-ratings of two items over the product of their weights, times the number of users."""
 DIAGONAL_STEPS = 5
-BLOCK = 4096
 TINY = 1e-9
 
 
@@ -139,12 +140,47 @@ class ItemPosterior:
         reach, energy = self.weights * gain, self.weights * gain**2
         sampling = self.n_users * energy / energy.sum() / values.sum()
         means, precisions = self.means.copy(), np.empty_like(self.precisions)
-        for start in range(0, len(means), BLOCK):
-            block = slice(start, start + BLOCK)
-            # in the directions of gram's eigenvectors the observation's parts are independent
-            spread = sampling[block, None] * values + noise**2 + TINY
-            slope = reach[block, None] * values
-            precisions[block] = self.precisions[block] + (vectors * (slope**2 / spread)[:, None, :]) @ vectors.T
-            pull = (moments[block] @ vectors * slope / spread) @ vectors.T
-            means[block] += np.linalg.solve(precisions[block], pull[:, :, None])[:, :, 0]
+        given = self.precisions, moments, values, np.ascontiguousarray(vectors), reach, sampling, noise**2 + TINY
+        share_out(
+            lambda start, stop: _correct(*given, means, precisions, start, stop),
+            np.arange(len(means) + 1) * self.size**3,
+        )
         return replace(self, means=means, precisions=precisions)
+
+
+@fused
+def _correct(
+    before: Floats,
+    moments: Floats,
+    values: Floats,
+    vectors: Floats,
+    reach: Floats,
+    sampling: Floats,
+    noise: float,
+    means: Floats,
+    precisions: Floats,
+    start: int,
+    stop: int,
+) -> None:
+    """Set the precisions of some items, and move their means, in place."""
+    size = len(values)
+    along, scaled, upper = np.empty(size), np.empty((size, size)), np.empty((size, size))
+    pull, step = np.empty(size), np.empty(size)
+    for i in range(start, stop):
+        # in the directions of gram's eigenvectors the observation's parts are independent
+        for e in range(size):
+            slope, total = reach[i] * values[e], 0.0
+            pulled = slope / (sampling[i] * values[e] + noise)
+            for a in range(size):
+                total += moments[i, a] * vectors[a, e]
+                scaled[a, e] = vectors[a, e] * slope * pulled
+            along[e] = total * pulled
+        precisions[i] = before[i] + np.dot(scaled, vectors.T)
+        for a in range(size):
+            pull[a] = 0.0
+            for e in range(size):
+                pull[a] += vectors[a, e] * along[e]
+        factorise(precisions[i], upper)
+        substitute(upper, pull, step)
+        for a in range(size):
+            means[i, a] += step[a]

@@ -1,161 +1,176 @@
-"""Every rating predicted without itself: what a user's other ratings say about it, by a rank-one formula."""
+"""Every rating predicted without itself, and what its user then sends: one pass over the ratings, all users side by side."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.factor.kernels import share_out
-from tacit.factor.ratings.kernels import collect, workspace
 from tacit.factor.ratings.small_solves import Floats, factorise, fused, invert, substitute
 
 LEAST_LEFT = 1e-9
 """A rating's leverage is below 1 by the prior's share; this keeps rounding from making it 1."""
+PARTS = 8
+"""Users are added up in so many parts, side by side; a fixed number, so that the sum does not depend on that of the cores."""
 
 
 @fused
-def _leave_one_out(
+def _leave_out(
+    gathered: Floats,
+    precision: Floats,
+    noise: float,
+    residuals: Floats,
+    leverages: Floats,
+    reach: Floats,
+    gram: Floats,
+    upper: Floats,
+    inverse: Floats,
+    x: Floats,
+) -> None:
+    """Turn one user's targets (`residuals`) into errors without themselves, and set `reach` to the factors without each.
+
+    By the rank-one formula, from the solution x for all ratings and the inverse of its normal equations.
+    """
+    size, count = gathered.shape
+    gram[:] = np.dot(gathered, gathered.T)
+    linear = np.dot(gathered, residuals)
+    for a in range(size):
+        gram[a, a] += noise * precision[a]
+    factorise(gram, upper)
+    substitute(upper, linear, x)
+    invert(upper, inverse)
+    np.dot(np.dot(inverse.T, inverse), gathered, reach)
+    leverages[:] = 0
+    for a in range(size):
+        f, far = gathered[a], reach[a]
+        for b in range(count):
+            residuals[b] -= x[a] * f[b]
+            leverages[b] += f[b] * far[b]
+    for b in range(count):
+        residuals[b] /= max(1 - leverages[b], LEAST_LEFT)
+    for a in range(size):
+        far = reach[a]
+        for b in range(count):
+            far[b] = x[a] - residuals[b] * far[b]
+
+
+@fused
+def _regress(
     ends: NDArray[np.int64],
     columns: NDArray[np.int32],
-    targets: Floats,
+    values: Floats,
+    biases: Floats,
     factors: Floats,
     precision: Floats,
     noise: float,
-    without: Floats,
-    residuals: Floats,
-    start: int,
-    stop: int,
-) -> None:
-    size = factors.shape[1]
-    gathered, gram, upper, inverse, linear = workspace(size, factors)
-    x = np.empty(size)
-    for i in range(start, stop):
-        collect(ends[i], ends[i + 1], columns, targets, factors, factors[:0], gathered, gram, linear)
-        for a in range(size):
-            gram[a, a] += noise * precision[a]
-        factorise(gram, upper)
-        substitute(upper, linear, x)
-        invert(upper, inverse)
-        # the inverse of the normal equations, for all of the row's ratings
-        covariance = np.dot(inverse.T, inverse)
-        place = ends[i]
-        while place < ends[i + 1]:
-            many = min(len(gathered), ends[i + 1] - place)
-            for b in range(many):
-                gathered[b] = factors[columns[place + b]]
-            reach = np.dot(gathered[:many], covariance)
-            for b in range(many):
-                f, far, left_out = gathered[b], reach[b], without[place + b]
-                residual, leverage = targets[place + b], 0.0
-                for a in range(size):
-                    residual -= f[a] * x[a]
-                    leverage += f[a] * far[a]
-                residual /= max(1 - leverage, LEAST_LEFT)
-                residuals[place + b] = residual
-                for a in range(size):
-                    left_out[a] = x[a] - residual * far[a]
-            place += many
-
-
-def leave_one_out(
-    ends: NDArray[np.int64],
-    columns: NDArray[np.int32],
-    targets: NDArray[np.float64],
-    factors: NDArray[np.float64],
-    precision: NDArray[np.float64],
-    noise: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """For every rating, solve its row's problem without it: return these solutions, and the rating's error under each.
-
-    By the rank-one formula, so that all of a row's cost about twice what one does.
-    """
-    without, residuals = np.empty((len(columns), factors.shape[1])), np.empty(len(columns))
-    share_out(
-        lambda start, stop: _leave_one_out(
-            ends, columns, targets, factors, precision, noise, without, residuals, start, stop
-        ),
-        3 * ends * factors.shape[1] ** 2,
-    )
-    return without, residuals
-
-
-@fused
-def _user_terms(
-    ends: NDArray[np.int64],
-    columns: NDArray[np.int32],
-    regressors: Floats,
-    errors: Floats,
     gain: Floats,
     longest: float,
     cut: float,
+    scales: Floats,
+    sums: Floats,
     norms: Floats,
     averages: Floats,
     squares: Floats,
     start: int,
     stop: int,
 ) -> None:
-    size = regressors.shape[1]
+    """Do what `regress` says for users from `start` up to `stop`.
+
+    Ratings are the long side of a user's arrays (factor by rating), so that every inner loop runs over ratings.
+    """
+    size, most = factors.shape[1], 0
     for i in range(start, stop):
-        total, square = 0.0, 0.0
-        averages[i, :] = 0
-        for place in range(ends[i], ends[i + 1]):
-            row = regressors[place]
-            length = 0.0
-            for a in range(size - 1):
-                length += row[a] * row[a]
-            shorter = min(1.0, longest / max(np.sqrt(length), longest))
-            for a in range(size - 1):
-                row[a] *= shorter
-                averages[i, a] += row[a]
-            row[size - 1] = 1.0
-            averages[i, size - 1] += 1.0
-            square += min(errors[place] * errors[place], 1.0)
-            factor = gain[columns[place]] * min(max(errors[place], -cut), cut)
+        most = max(most, ends[i + 1] - ends[i])
+    gathered_buffer, reach_buffer = np.empty(size * most), np.empty(size * most)
+    residuals, lengths = np.empty(most), np.empty(most)
+    gram, upper, inverse = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
+    x = np.empty(size)
+    for i in range(start, stop):
+        begin, count = ends[i], ends[i + 1] - ends[i]
+        norms[i], squares[i], averages[i, :] = 0, 0, 0
+        if count == 0:
+            continue
+        gathered = gathered_buffer[: size * count].reshape(size, count)
+        reach = reach_buffer[: size * count].reshape(size, count)
+        for b in range(count):
+            item = columns[begin + b]
+            residuals[b] = values[begin + b] - biases[item]
             for a in range(size):
-                row[a] *= factor
-                total += row[a] * row[a]
-        norms[i] = np.sqrt(total)
-        count = max(ends[i + 1] - ends[i], 1)
-        squares[i] = square / count
-        for a in range(size):
-            averages[i, a] /= count
+                gathered[a, b] = factors[item, a]
+        _leave_out(gathered, precision, noise, residuals[:count], lengths[:count], reach, gram, upper, inverse, x)
+        lengths[:count] = 0
+        for a in range(size - 1):
+            far = reach[a]
+            for b in range(count):
+                lengths[b] += far[b] * far[b]
+        total, square = 0.0, 0.0
+        for b in range(count):
+            error = residuals[b]
+            square += min(error * error, 1.0)
+            lengths[b] = min(1.0, longest / max(np.sqrt(lengths[b]), longest))
+            residuals[b] = gain[columns[begin + b]] * min(max(error, -cut), cut)
+            reach[size - 1, b] = residuals[b]
+            total += residuals[b] * residuals[b]
+        for a in range(size - 1):
+            far, average = reach[a], 0.0
+            for b in range(count):
+                shortened = far[b] * lengths[b]
+                average += shortened
+                far[b] = shortened * residuals[b]
+                total += far[b] * far[b]
+            averages[i, a] = average / count
+        averages[i, size - 1] = 1.0
+        norms[i], squares[i] = np.sqrt(total), square / count
+        scale = scales[i] / norms[i] if norms[i] > 0 else 0.0
+        for b in range(count):
+            row = sums[columns[begin + b]]
+            for a in range(size):
+                row[a] += scale * reach[a, b]
 
 
-def user_terms(
+def regress(
     ends: NDArray[np.int64],
     columns: NDArray[np.int32],
-    regressors: NDArray[np.float64],
-    errors: NDArray[np.float64],
+    values: NDArray[np.float64],
+    biases: NDArray[np.float64],
+    factors: NDArray[np.float64],
+    precision: NDArray[np.float64],
+    noise: float,
+    *,
     gain: NDArray[np.float64],
     longest: float,
     cut: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Turn regressors into terms, in place, and return what describes each user.
+    scales: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Add up, by item, the errors of the ratings times their regressors; every user's terms have the user's scale for norm.
 
-    A rating's regressors are shortened to `longest`, their last is set to 1, and all are multiplied by the rating's error,
-    cut off at `cut`, and its item's gain. For every user are returned: the L2 norm of all these terms, the average of
-    the regressors, and the average squared error (at most 1).
+    A rating's regressors are its user's factors, solved from the user's **other** ratings (by the rank-one formula, so that
+    all of a user's cost about twice what one does), shortened to `longest`, and last a 1. They are multiplied by the
+    rating's error under these factors, cut off at `cut`, and by its item's gain. `values` are ratings less what is the same
+    for all, `biases` the items'.
+
+    Returns
+    -------
+    sums : ndarray of shape (n_items, n_factors)
+    norms : ndarray of shape (n_users,)
+        Of each user's terms, before they were divided by it.
+    averages : ndarray of shape (n_users, n_factors)
+        Of each user's regressors.
+    squares : ndarray of shape (n_users,)
+        Average squared error, each at most 1.
     """
-    users = len(ends) - 1
-    norms, squares, averages = np.empty(users), np.empty(users), np.empty((users, regressors.shape[1]))
-    share_out(
-        lambda start, stop: _user_terms(
-            ends, columns, regressors, errors, gain, longest, cut, norms, averages, squares, start, stop
-        ),
-        4 * ends * regressors.shape[1],
-    )
-    return norms, averages, squares
+    users, size = len(ends) - 1, factors.shape[1]
+    norms, squares, averages = np.empty(users), np.empty(users), np.empty((users, size))
+    sums = np.zeros((PARTS, len(factors), size))
+    cuts = np.searchsorted(ends, np.linspace(0, ends[-1], PARTS + 1)[1:-1])
+    limits = [0, *(min(int(place), users) for place in cuts), users]
 
+    def add(start: int, stop: int) -> None:
+        given = ends, columns, values, biases, factors, precision, noise, gain, longest, cut, scales
+        for part in range(start, stop):
+            _regress(*given, sums[part], norms, averages, squares, limits[part], limits[part + 1])
 
-@fused
-def add_by_item(
-    ends: NDArray[np.int64], columns: NDArray[np.int32], terms: Floats, scales: Floats, sums: Floats
-) -> None:
-    """Add every rating's terms, times its user's scale, to the sums of its item."""
-    size = terms.shape[1]
-    for i in range(len(ends) - 1):
-        scale = scales[i]
-        for place in range(ends[i], ends[i + 1]):
-            row, total = terms[place], sums[columns[place]]
-            for a in range(size):
-                total[a] += scale * row[a]
+    share_out(add, np.arange(PARTS + 1) * math.ceil(3 * len(columns) * size**2 / PARTS))
+    return sums.sum(axis=0), norms, averages, squares

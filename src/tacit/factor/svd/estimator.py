@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.channel import Clear, Outcome, Program, run
+from tacit.channel import Outcome, Program
 from tacit.errors import InvalidInputError, words
 from tacit.factor.holders import AmongHolders
 from tacit.factor.input import validated
@@ -43,9 +43,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components of the rows of `X`."""
-        channel = Clear()
-        self._learned(run(self._program(X), channel))
-        self.guarantee_ = channel.guarantee
+        self._run(self._program(X))
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:

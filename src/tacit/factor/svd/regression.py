@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from tacit.channel import Clear, NormedSum, Outcome, Program, Sum, run
+from tacit.channel import NormedSum, Outcome, Program, Sum
 from tacit.errors import InvalidInputError, words
 from tacit.factor.svd.pca import PCA
 from tacit.factor.svd.program import CentredRows, Settings, column_sums, svd_program
@@ -83,9 +83,7 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components of the rows of `X` and the regression of `y` on their scores."""
-        channel = Clear()
-        self._learned(run(self._program(X, y), channel))
-        self.guarantee_ = channel.guarantee
+        self._run(self._program(X, y))
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
