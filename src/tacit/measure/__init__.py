@@ -4,15 +4,30 @@ These functions look at the data they are given without any protection. What the
 release like any other: keep it to yourself, or measure on public data.
 """
 
+from tacit.measure.clusters import clustering_accuracy, label_agreement
+from tacit.measure.distortion import (
+    attribute_rank_change,
+    attribute_rank_maintenance,
+    rank_maintenance,
+    rank_position,
+    value_difference,
+)
 from tacit.measure.reconstruction import held_out_error, non_negative_rows, reconstruction_error
 from tacit.measure.topics import Match, match_topics, top_words, topic_coherence
 
 __all__ = [
     "Match",
+    "attribute_rank_change",
+    "attribute_rank_maintenance",
+    "clustering_accuracy",
     "held_out_error",
+    "label_agreement",
     "match_topics",
     "non_negative_rows",
+    "rank_maintenance",
+    "rank_position",
     "reconstruction_error",
     "top_words",
     "topic_coherence",
+    "value_difference",
 ]
