@@ -4,7 +4,9 @@ These functions look at the data they are given without any protection. What the
 release like any other: keep it to yourself, or measure on public data.
 """
 
+from tacit.measure.classifiers import CLASSIFIERS, classifier_scores
 from tacit.measure.clusters import clustering_accuracy, label_agreement
+from tacit.measure.correlation import canonical_correlation, correlation_measure
 from tacit.measure.distortion import (
     attribute_rank_change,
     attribute_rank_maintenance,
@@ -12,17 +14,26 @@ from tacit.measure.distortion import (
     rank_position,
     value_difference,
 )
+from tacit.measure.panel import PanelScore, area_under_curve, classifier_panel, misclassification_rate
 from tacit.measure.reconstruction import held_out_error, non_negative_rows, reconstruction_error
 from tacit.measure.topics import Match, match_topics, top_words, topic_coherence
 
 __all__ = [
+    "CLASSIFIERS",
     "Match",
+    "PanelScore",
+    "area_under_curve",
     "attribute_rank_change",
     "attribute_rank_maintenance",
+    "canonical_correlation",
+    "classifier_panel",
+    "classifier_scores",
     "clustering_accuracy",
+    "correlation_measure",
     "held_out_error",
     "label_agreement",
     "match_topics",
+    "misclassification_rate",
     "non_negative_rows",
     "rank_maintenance",
     "rank_position",
