@@ -14,6 +14,7 @@ from tacit.measure.distortion import (
     rank_position,
     value_difference,
 )
+from tacit.measure.neighbours import neighbour_overlap, neighbour_rank_change
 from tacit.measure.panel import PanelScore, area_under_curve, classifier_panel, misclassification_rate
 from tacit.measure.reconstruction import held_out_error, non_negative_rows, reconstruction_error
 from tacit.measure.topics import Match, match_topics, top_words, topic_coherence
@@ -34,6 +35,8 @@ __all__ = [
     "label_agreement",
     "match_topics",
     "misclassification_rate",
+    "neighbour_overlap",
+    "neighbour_rank_change",
     "non_negative_rows",
     "rank_maintenance",
     "rank_position",
