@@ -11,6 +11,7 @@ from tacit.cli.budget import app as budget
 from tacit.cli.calibrate import calibrate
 from tacit.cli.demo import demo
 from tacit.cli.fit import app as fit
+from tacit.cli.measure import app as measure
 from tacit.cli.recommend import recommend
 from tacit.errors import TacitError
 
@@ -26,6 +27,7 @@ app.command()(demo)
 app.command()(recommend)
 app.command()(calibrate)
 app.add_typer(fit, name="fit")
+app.add_typer(measure, name="measure")
 app.add_typer(budget, name="budget")
 
 

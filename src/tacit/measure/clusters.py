@@ -97,6 +97,15 @@ def label_agreement(first: ArrayLike, second: ArrayLike) -> float:
     >>> label_agreement([0, 0, 1, 1, 2], ["b", "b", "a", "a", "a"])
     0.8
     """
+    return float(np.mean(matched_labels(first, second) == np.unique(np.asarray(first), return_inverse=True)[1]))
+
+
+def matched_labels(first: ArrayLike, second: ArrayLike) -> NDArray[np.intp]:
+    """Return the second clustering with its clusters numbered as those of the first that they share most rows with.
+
+    Clusters of the first are numbered by the order of their labels. Where the second has more clusters, those left over get
+    further numbers.
+    """
     from scipy.optimize import linear_sum_assignment
 
     one, other = np.asarray(first), np.asarray(second)
@@ -108,7 +117,12 @@ def label_agreement(first: ArrayLike, second: ArrayLike) -> float:
     other_names, columns = np.unique(other, return_inverse=True)
     together = np.zeros((len(names), len(other_names)), dtype=np.int64)
     np.add.at(together, (rows, columns), 1)
-    return float(together[linear_sum_assignment(together, maximize=True)].sum() / one.size)
+    left, right = linear_sum_assignment(together, maximize=True)
+    numbers = np.full(len(other_names), -1, dtype=np.intp)
+    numbers[right] = left
+    free = np.flatnonzero(numbers < 0)
+    numbers[free] = len(names) + np.arange(len(free))
+    return numbers[columns]
 
 
 def _best_labels(table: NDArray[np.float64], starts: list[NDArray[np.intp]]) -> NDArray[np.int32]:
