@@ -35,6 +35,7 @@ class Release(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
 
     _level_name: ClassVar[str] = "level"
     _needs_level: ClassVar[bool] = True
+    _noisy: ClassVar[bool] = False
 
     level: float | None
     target_distortion: float | None
@@ -153,7 +154,7 @@ class Release(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing != "refuse"
-        tags.non_deterministic = self.random_state is None
+        tags.non_deterministic = self._noisy  # a row's noise depends on the rows that it comes with
         return tags
 
 

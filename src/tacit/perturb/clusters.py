@@ -25,7 +25,7 @@ def k_means(rows: NDArray[np.float64], n_clusters: Any, seed: int) -> Any:
     """
     from sklearn.cluster import KMeans
 
-    count = check_count(n_clusters, "n_clusters", least=2)
+    count = check_count(n_clusters, "n_clusters")
     distinct = len(np.unique(rows, axis=0))
     if count > distinct:
         raise InvalidInputError(

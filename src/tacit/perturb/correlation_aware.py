@@ -88,6 +88,7 @@ class CorrelationAware(Release):
     """
 
     _level_name = "percent"
+    _noisy = True
 
     def __init__(
         self,

@@ -30,8 +30,8 @@ class HideMembership(Release):
 
     Constrained factorisation, as in `ConstrainedNMF`, with memberships C set by hand: a row to move has its 1 at the cluster it
     is to be in; or, if it may go anywhere else, random weights everywhere but at its own. The outer loop raises :math:`\beta`,
-    and lowers :math:`\alpha = 1 - \beta`, until k-means on the release finds every chosen row where it was wanted and every other row
-    where it was.
+    and lowers :math:`\alpha = 1 - \beta`, until k-means on the release finds every chosen row where it was wanted and every
+    other row where it was.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class HideMembership(Release):
     side_effects_ : ndarray of int
         Other rows that moved.
     trials_ : list of Trial
-        What each pass of the loop came to.
+        What each pass of the loop came to; empty where a setting or a target was given.
     level_, distortion_, n_imputed_, guarantee_
         As in `AdditiveNoise`; `level_` is the beta used.
 
@@ -146,6 +146,7 @@ class HideMembership(Release):
             return super()._choose_level(values, scaled, released)
         for beta in BETAS:
             released(beta)
+            self.trials_.append(Trial(1 - beta, beta, self.missed_.size, self.side_effects_.size))
             if not self.missed_.size and not self.side_effects_.size:
                 return beta
         warnings.warn(f"Not everything could be hidden: {summary(self.trials_)}.", stacklevel=4)
@@ -159,7 +160,6 @@ class HideMembership(Release):
             released: Rows = found.H @ found.W
             self._basis = found.W
             self._judge(rows, released)
-            self.trials_.append(Trial(1 - level, level, self.missed_.size, self.side_effects_.size))
             insisted = self._wishes.insist(C, self.missed_, self._nearest)
             if not self.missed_.size or attempt + 1 == INSISTENCE or np.array_equal(insisted, C):
                 break

@@ -76,6 +76,7 @@ class NeighbourhoodAware(Release):
     """
 
     _level_name = "radius"
+    _noisy = True
 
     def __init__(
         self,

@@ -67,6 +67,8 @@ class AdditiveNoise(Release):
     0.1
     """
 
+    _noisy = True
+
     def __init__(
         self,
         level: float | None = None,

@@ -51,9 +51,6 @@ class Chosen:
             nw.new_series(name, np.ascontiguousarray(released[:, place]), nw.Float64, backend=backend)
             for place, name in enumerate(self.names)
         ]
-        index = nw.maybe_get_index(self.table)
-        if index is not None:  # pandas aligns by index, and the rows may have one of their own
-            columns = [nw.maybe_set_index(column, index=nw.from_native(index, series_only=True)) for column in columns]
         return self.table.with_columns(*columns).to_native()
 
 
@@ -74,7 +71,7 @@ def read_chosen(X: Any, columns: Any = None, others: str = "refuse") -> Chosen:
         array = _as_array(X)
         places = np.arange(array.shape[1]) if columns is None else _places(columns, range(array.shape[1]))
         names = tuple(str(place) for place in places)
-        return Chosen(array[:, places], names, places, array)
+        return Chosen(np.ascontiguousarray(array[:, places]), names, places, array)
     text = [name for name, kind in frame.schema.items() if not kind.is_numeric()]
     if text and others == "refuse":
         raise InvalidInputError(
@@ -156,16 +153,14 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _as_array(X: Any) -> NDArray[np.float64]:
+    from sklearn.utils.validation import check_array
+
     try:
-        array = np.asarray(X)
-        if array.dtype.kind not in "biuf":
-            array = array.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        got = words(" ".join(str(error).split()) or type(X).__name__)
+        array: NDArray[np.float64] = check_array(X, dtype=np.float64, ensure_all_finite=False)
+    except ValueError as error:
+        got = words(" ".join(str(error).split()))
         raise InvalidInputError("a table of numbers", got, "Code text as numbers, or give a data frame.") from error
-    if array.ndim != 2 or 0 in array.shape:
-        raise InvalidInputError("a table with rows and columns", words(f"shape {array.shape}"), "Reshape your data.")
-    return array.astype(np.float64)
+    return array
 
 
 def _numbers(column: nw.Series[Any]) -> NDArray[np.float64]:
