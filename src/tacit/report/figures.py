@@ -146,7 +146,7 @@ def before_after(
     for axis, points, group, name, plain in zip(
         axes, (before, after), groups, ("original", "release"), (PLAIN, PRIVATE), strict=True
     ):
-        paint = {"color": plain} if group is None else {"c": group, "cmap": "tab10"}
+        paint = {"color": plain} if group is None else {"c": group % 10, "cmap": "tab10", "vmin": 0, "vmax": 9}
         # Thousands of points as one picture: as drawings each they would make a page of megabytes.
         axis.scatter(points[:, 0], points[:, 1], s=6, alpha=0.6, linewidths=0, rasterized=True, **paint)
         axis.set_title(name, fontsize=10)

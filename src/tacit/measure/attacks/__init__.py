@@ -4,13 +4,13 @@ An attack that finds nothing proves nothing: it shows that this attacker, with t
 guarantee bounds all of them. An attack that finds something is a proof.
 """
 
-from tacit.measure.attacks.attribute_inference import AttributeInference, attribute_inference
-from tacit.measure.attacks.finding import Finding, Reconstruction, wilson_interval
+from tacit.measure.attacks.attributes import AttributeInference, attribute_inference
+from tacit.measure.attacks.covariance import noise_estimation
+from tacit.measure.attacks.finding import Finding, Reconstruction, share_interval
 from tacit.measure.attacks.known_samples import known_sample_regression
-from tacit.measure.attacks.membership import Membership, membership
-from tacit.measure.attacks.noise_estimation import noise_estimation
-from tacit.measure.attacks.record_linkage import Linkage, record_linkage
-from tacit.measure.attacks.spectral_filtering import spectral_filtering
+from tacit.measure.attacks.linkage import Linkage, record_linkage
+from tacit.measure.attacks.members import Membership, membership
+from tacit.measure.attacks.spectral import spectral_filtering
 
 __all__ = [
     "AttributeInference",
@@ -23,6 +23,6 @@ __all__ = [
     "membership",
     "noise_estimation",
     "record_linkage",
+    "share_interval",
     "spectral_filtering",
-    "wilson_interval",
 ]

@@ -90,26 +90,27 @@ def reconstruction(
     r"""Return how much of the variance of the original an estimate explains, columns of all units counted alike.
 
     .. math::
-        1 - \sum_i e_i \Big/ \sum_i t_i, \qquad e_i = \sum_j (a_{ij} - \hat a_{ij})^2 / s_j^2,
-        \quad t_i = \sum_j (a_{ij} - \bar a_j)^2 / s_j^2
+        1 - \frac{1}{m} \sum_j \frac{\sum_i (a_{ij} - \hat a_{ij})^2}{\sum_i (a_{ij} - \bar a_j)^2}
 
     1 for the original itself, 0 for its means. `guess` is what an attacker without the release would say of every row;
-    the means if not given. The interval is that of a ratio of two means, by their linear terms.
+    the means if not given. The interval is that of a mean of ratios, by their linear terms.
     """
-    scale = original.std(axis=0)
-    spread = _squares(original, original.mean(axis=0), scale)
-    errors = _squares(original, estimate, scale)
-    ratio = float(errors.sum() / spread.sum())
-    error = float(np.sqrt(np.square(errors - ratio * spread).sum()) / spread.sum())
-    blind = 0.0 if guess is None else 1 - float(_squares(original, guess, scale).sum() / spread.sum())
+    centred = np.square(original - original.mean(axis=0))
+    size = centred.sum(axis=0)
+    errors = np.square(original - estimate)
+    ratios = errors.sum(axis=0) / size
+    recovered = 1 - float(ratios.mean())
+    # Each row's part in the ratios, to first order.
+    parts = ((errors - ratios * centred) / size).mean(axis=1)
+    low, high = around(recovered, float(np.sqrt(np.square(parts).sum())))
     return Reconstruction(
         attack=attack,
         measure="share of the variance recovered",
-        recovered=1 - ratio,
-        baseline=blind,
-        interval=(1 - ratio - _Z * error, 1 - ratio + _Z * error),
+        recovered=recovered,
+        baseline=0.0 if guess is None else 1 - _mean_ratio(original, guess, size),
+        interval=(low, high),
         n_targets=len(original),
-        as_released=1 - float(_squares(original, released, scale).sum() / spread.sum()),
+        as_released=1 - _mean_ratio(original, released, size),
         estimate=estimate,
     )
 
@@ -119,24 +120,25 @@ def around(value: float, error: float) -> tuple[float, float]:
     return value - _Z * error, value + _Z * error
 
 
-def wilson_interval(hits: float, count: int) -> tuple[float, float]:
-    """Return Wilson's 95% interval of a share; hits may be a sum of probabilities.
+def share_interval(hits: float, count: int) -> tuple[float, float]:
+    """Return the exact 95% interval of a share, by Clopper and Pearson (1934).
+
+    Where chance alone expects about one hit, as in record linkage, approximate intervals call too many of them a leak.
+    Hits may be a sum of probabilities: they are then rounded away from the middle of the interval.
 
     Examples
     --------
-    >>> low, high = wilson_interval(0, 10)
+    >>> low, high = share_interval(0, 10)
     >>> round(low, 4), round(high, 4)
-    (0.0, 0.2775)
+    (0.0, 0.3085)
     """
-    share, weight = hits / count, _Z**2 / count
-    centre = (share + weight / 2) / (1 + weight)
-    half = np.sqrt(share * (1 - share) * weight + weight**2 / 4) / (1 + weight)
-    return max(float(centre - half), 0.0), min(float(centre + half), 1.0)
+    from scipy.stats import beta
+
+    fewest, most = np.floor(hits + 1e-9), np.ceil(hits - 1e-9)
+    low = 0.0 if fewest == 0 else float(beta.ppf(0.025, fewest, count - fewest + 1))
+    high = 1.0 if most == count else float(beta.ppf(0.975, most + 1, count - most))
+    return low, high
 
 
-def _squares(
-    original: NDArray[np.float64], estimate: NDArray[np.float64], scale: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    difference = (original - estimate) / scale
-    squares: NDArray[np.float64] = np.einsum("ij,ij->i", difference, difference)
-    return squares
+def _mean_ratio(original: NDArray[np.float64], estimate: NDArray[np.float64], size: NDArray[np.float64]) -> float:
+    return float(np.mean(np.square(original - estimate).sum(axis=0) / size))

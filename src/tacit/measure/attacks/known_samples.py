@@ -23,7 +23,7 @@ def known_sample_regression(
     The attacker knows the original values of `n_known` random rows and which released rows are theirs, as anyone does
     whose own data, or whose friends' data, is in the table. The map is a ridge regression whose penalty, one for each
     column, is chosen by leaving one known row out at a time. A rotation, or any other invertible linear map of the
-    columns, is undone by one row more than there are columns.
+    columns, is undone by two rows more than there are columns: one for the means, one to see that the map holds.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError
-from tacit.measure.attacks.finding import Finding, wilson_interval
+from tacit.measure.attacks.finding import Finding, share_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
 from tacit.measure.nearest import POINTS_AT_ONCE, LowerBounds, Numbers, Rows, query_blocks, squared_distances
 from tacit.measure.pairs import Pair, table_pair
@@ -62,7 +62,7 @@ def record_linkage(
     Returns
     -------
     Linkage
-        The shares re-identified, with Wilson's 95% intervals, beside chance.
+        The shares re-identified, with exact 95% intervals, beside chance.
 
     References
     ----------
@@ -93,7 +93,7 @@ def record_linkage(
             else "share of rows found",
             recovered=float(chances.mean()),
             baseline=min(places_on_list / n_points, 1.0),
-            interval=wilson_interval(float(chances.sum()), len(rows)),
+            interval=share_interval(float(chances.sum()), len(rows)),
             n_targets=len(rows),
         )
 
