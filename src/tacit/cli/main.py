@@ -12,6 +12,7 @@ from tacit.cli.calibrate import calibrate
 from tacit.cli.demo import demo
 from tacit.cli.fit import app as fit
 from tacit.cli.measure import app as measure
+from tacit.cli.perturb import perturb
 from tacit.cli.recommend import recommend
 from tacit.errors import TacitError
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(recommend)
+app.command()(perturb)
 app.command()(calibrate)
 app.add_typer(fit, name="fit")
 app.add_typer(measure, name="measure")

@@ -33,6 +33,8 @@ class CompressedNMF(Release):
     beta : float in [0, 2], optional
         How much the centroids count.
     n_clusters : int, default=3
+    n_starts : int, default=10
+        Starts of k-means.
     rank : int, optional
         Of the factorisation; `n_clusters` if not given (with a target, more where the target needs it). Full rank changes nothing
         but by `beta`.
@@ -78,6 +80,7 @@ class CompressedNMF(Release):
         beta: float | None = None,
         *,
         n_clusters: int = 3,
+        n_starts: int = 10,
         rank: int | None = None,
         level: float | None = None,
         target_distortion: float | None = None,
@@ -89,6 +92,7 @@ class CompressedNMF(Release):
     ) -> None:
         self.beta = beta
         self.n_clusters = n_clusters
+        self.n_starts = n_starts
         self.rank = rank
         self.level = level
         self.target_distortion = target_distortion
@@ -100,7 +104,7 @@ class CompressedNMF(Release):
 
     def _learn(self, rows: Rows, y: Any) -> None:
         check_non_negative_rows(rows)
-        self._k_means = k_means(rows, self.n_clusters, self._seed)
+        self._k_means = k_means(rows, self.n_clusters, self._seed, self.n_starts)
         self.labels_ = self._k_means.labels_
         self.cluster_centers_ = self._scaling.up(self._k_means.cluster_centers_)
         full = min(rows.shape)

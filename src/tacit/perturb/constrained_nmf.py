@@ -29,6 +29,8 @@ class ConstrainedNMF(Release):
         How much the memberships count.
     n_clusters : int, default=3
         Clusters, and rank of the factorisation.
+    n_starts : int, default=10
+        Starts of k-means.
     sparsify : float, optional
         The threshold :math:`\delta`.
     level : float, optional
@@ -74,6 +76,7 @@ class ConstrainedNMF(Release):
         beta: float | None = None,
         *,
         n_clusters: int = 3,
+        n_starts: int = 10,
         sparsify: float | None = None,
         level: float | None = None,
         target_distortion: float | None = None,
@@ -85,6 +88,7 @@ class ConstrainedNMF(Release):
     ) -> None:
         self.beta = beta
         self.n_clusters = n_clusters
+        self.n_starts = n_starts
         self.sparsify = sparsify
         self.level = level
         self.target_distortion = target_distortion
@@ -98,7 +102,7 @@ class ConstrainedNMF(Release):
         if self.sparsify is not None:
             check_non_negative(self.sparsify, "sparsify")
         check_non_negative_rows(rows)
-        self._k_means = k_means(rows, self.n_clusters, self._seed)
+        self._k_means = k_means(rows, self.n_clusters, self._seed, self.n_starts)
         self.labels_ = self._k_means.labels_
         self.cluster_centers_ = self._scaling.up(self._k_means.cluster_centers_)
 

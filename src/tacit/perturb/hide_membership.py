@@ -144,13 +144,22 @@ class HideMembership(Release):
         self.trials_: list[Trial] = []
         if self._asked() is not None or self.target_distortion is not None:
             return super()._choose_level(values, scaled, released)
-        for beta in BETAS:
-            released(beta)
-            self.trials_.append(Trial(1 - beta, beta, self.missed_.size, self.side_effects_.size))
-            if not self.missed_.size and not self.side_effects_.size:
-                return beta
+        best: tuple[int, float, Rows] | None = None
+        for drawn in (self._drawn, self._wishes.insist(self._drawn, self._wishes.rows, self._nearest)):
+            # first with random weights for rows that may go anywhere, then, if need be, with all of them told where to go
+            self._drawn = drawn
+            for beta in BETAS:
+                released(beta)
+                self.trials_.append(Trial(1 - beta, beta, self.missed_.size, self.side_effects_.size))
+                if not self.missed_.size and not self.side_effects_.size:
+                    return beta
+                undone = self.missed_.size + self.side_effects_.size
+                if best is None or undone < best[0]:
+                    best = undone, beta, drawn
         warnings.warn(f"Not everything could be hidden: {summary(self.trials_)}.", stacklevel=4)
-        return min(self.trials_, key=lambda trial: trial.missed + trial.side_effects).beta
+        assert best is not None  # there is at least one beta
+        self._drawn = best[2]
+        return best[1]
 
     def _change(self, rows: Rows, level: float) -> Rows:
         """Factorise, and insist where rows that may go anywhere stayed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -118,13 +119,15 @@ class NeighbourhoodAware(Release):
             return super()._choose_level(values, scaled, released)
         target = check_positive(self.target_distortion, "target_distortion")
         settings = self._settings(scaled)
-        low, high = settings.least, settings.most
-        largest = value_difference(values, released(high))
-        if largest < target:
+        high = settings.most
+        found = value_difference(values, released(high))
+        if found < target:
             return super()._choose_level(values, scaled, released)  # which says so
-        found = largest
-        while high - low > 0.02 * high and found > 1.02 * target:
-            middle = (low + high) / 2
+        low = 1e-4 * high
+        while (distortion := value_difference(values, released(low))) > target:
+            low, high, found = 1e-4 * low, low, distortion
+        while high > 1.1 * low and found > 1.1 * target:
+            middle = math.sqrt(low * high)
             distortion = value_difference(values, released(middle))
             if distortion < target:
                 low = middle
