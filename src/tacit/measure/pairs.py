@@ -87,7 +87,9 @@ def as_table(values: Any, name: str) -> tuple[NDArray[np.float64], tuple[str, ..
             "Fill them or drop the rows, in both tables.",
         )
     columns = [np.asarray(frame[column].to_numpy(), dtype=np.float64) for column in frame.columns]
-    return as_dense(np.column_stack(columns) if columns else np.empty((len(frame), 0)), name), tuple(frame.columns)
+    return as_dense(np.column_stack(columns) if columns else np.empty((len(frame), 0)), name), tuple(
+        map(str, frame.columns)
+    )
 
 
 def refuse_constant(table: NDArray[np.float64], names: tuple[str, ...]) -> None:

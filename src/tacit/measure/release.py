@@ -32,6 +32,7 @@ from tacit.measure.neighbours import neighbour_overlap, neighbour_rank_change
 from tacit.measure.pairs import Pair, table_pair
 from tacit.measure.panel import PanelScore, TestRows, as_labels, classifier_panel
 from tacit.measure.verdict import verdict
+from tacit.validation import check_count
 
 # Clusters and classifiers of larger tables are measured on a random choice of this many rows.
 ROWS_FOR_USE = 20_000
@@ -129,7 +130,8 @@ def measure_release(
     advance("distortion")
     pair = table_pair(original, released, least_rows=6, varying=True)
     classes = None if labels is None else as_labels(labels, len(pair.original))
-    count = n_clusters or (5 if classes is None else len(np.unique(classes)))
+    usual = 5 if classes is None else len(np.unique(classes))
+    count = usual if n_clusters is None else check_count(n_clusters, "n_clusters")
     scaled = _in_deviations(pair)
     distortion = _distortion(pair, scaled, n_neighbours, random_state)
     advance("clusters and classifiers")

@@ -144,10 +144,10 @@ def places_of_own(points: Numbers, queries: Numbers, own: Rows) -> tuple[NDArray
 def _places(pair: Pair, columns: Sequence[str] | Sequence[int] | None) -> list[int]:
     if columns is None:
         return list(range(len(pair.names)))
-    places = [pair.names.index(column) if column in pair.names else column for column in columns]
-    wrong = [place for place in places if not isinstance(place, int) or not 0 <= place < len(pair.names)]
-    if wrong or not places:
+    known = dict(zip(pair.names, range(len(pair.names)), strict=True))
+    places = [known.get(column, -1) if isinstance(column, str) else int(column) for column in columns]
+    if not places or min(places) < 0 or max(places) >= len(pair.names):
         raise InvalidInputError(
             f"columns among {', '.join(pair.names[:8])}", list(columns), "Name columns of the table, at least one."
         )
-    return [int(place) for place in places]
+    return places
