@@ -1,6 +1,6 @@
 """Measures of a released table: time and memory on 200,000 x 20, the search beside scikit-learn's, rotations of real tables.
 
-    python benchmarks/bench_table_measures.py              # time and memory
+    python benchmarks/bench_table_measures.py              # time and memory; --all: of the other attacks too
     python benchmarks/bench_table_measures.py search       # nearest rows beside scikit-learn
     python benchmarks/bench_table_measures.py rotation     # Table 7.5 of Thapa (2013)
     python benchmarks/bench_table_measures.py chance       # how often attacks see a leak where there is none
@@ -48,16 +48,19 @@ def noisy(original: NDArray[np.float64], level: float = 0.3, seed: int = 1) -> N
     return original + level * original.std(axis=0) * noise
 
 
-def scale(n_rows: int) -> None:
+def scale(n_rows: int, everything: bool) -> None:
     for kind in ("factors", "independent"):
         print(f"\n{kind}: {n_rows:,} x {COLUMNS}\n{'':<32} {'value':>12} {'wall s':>8} {'CPU s':>8}")
         original = table(kind, n_rows)
-        time_everything(original, noisy(original))
+        released = noisy(original)
+        time_asked(original, released)
+        if everything:
+            time_others(original, released)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(f"peak memory so far {peak:.2f} GB, asked: {GIGABYTES} GB", flush=True)
 
 
-def time_everything(original: NDArray[np.float64], released: NDArray[np.float64]) -> None:
+def time_asked(original: NDArray[np.float64], released: NDArray[np.float64]) -> None:
     asked = (
         *(measure.value_difference, measure.rank_position, measure.rank_maintenance, measure.attribute_rank_change),
         *(measure.attribute_rank_maintenance, measure.correlation_measure, measure.canonical_correlation),
@@ -66,6 +69,9 @@ def time_everything(original: NDArray[np.float64], released: NDArray[np.float64]
     spent = [timed(metric.__name__, metric, original, released) for metric in asked]
     wall, cpu = (sum(parts) for parts in zip(*spent, strict=True))
     print(f"{'metrics and linkage together':<32} {'':>12} {wall:>8.1f} {cpu:>8.1f}   asked: {SECONDS} s")
+
+
+def time_others(original: NDArray[np.float64], released: NDArray[np.float64]) -> None:
     timed("linkage of every row", attacks.record_linkage, original, released, sample=None)
     timed("clustering_accuracy", measure.clustering_accuracy, original, released, n_clusters=5, n_starts=3)
     for attack in (
@@ -135,9 +141,12 @@ if __name__ == "__main__":
     parser.add_argument("part", nargs="?", default="scale", choices=["scale", "search", "rotation", "chance"])
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--repeats", type=int, default=200)
+    parser.add_argument("--all", action="store_true", help="time the other attacks and the clusters too")
     options = parser.parse_args()
-    if options.part in ("scale", "search"):
-        {"scale": scale, "search": search}[options.part](options.rows)
+    if options.part == "scale":
+        scale(options.rows, options.all)
+    elif options.part == "search":
+        search(options.rows)
     elif options.part == "rotation":
         rotation()
     else:
