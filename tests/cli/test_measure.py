@@ -68,6 +68,8 @@ def test_the_figures_are_those_of_the_library(files, frame, measured):
     assert measured["distortion"]["value difference (VD)"] == pytest.approx(value_difference(table, release))
     assert measured["distortion"]["canonical correlation (CCA)"] == pytest.approx(canonical_correlation(table, release))
     assert measured["attacks"][0]["recovered"] == pytest.approx(record_linkage(table, release).recovered)
+    assert measured["attacks"][0]["top_5"]["recovered"] >= measured["attacks"][0]["recovered"]
+    assert measured["attacks"][0]["top_5"]["leaks"]
     assert [score["classifier"] for score in measured["panel"]] == list(CLASSIFIERS)
     assert measured["n_clusters"] == 2
     assert len(measured["attacks"]) == 7

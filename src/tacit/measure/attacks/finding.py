@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,13 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain values, without tables."""
-        found = {name: value for name, value in asdict(self).items() if not isinstance(value, np.ndarray)}
-        return {**found, "interval": list(self.interval), "leaks": self.leaks}
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        plain = {
+            name: value.to_dict() if isinstance(value, Finding) else value
+            for name, value in found.items()
+            if not isinstance(value, np.ndarray)
+        }
+        return {**plain, "interval": list(self.interval), "leaks": self.leaks}
 
     def __str__(self) -> str:
         verdict = "more than" if self.leaks else "no more than"
@@ -73,11 +78,6 @@ class Reconstruction(Finding):
 
     as_released: float = 0.0
     estimate: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)), repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as plain values, without the estimate."""
-        names = ("attack", "measure", "recovered", "baseline", "n_targets", "as_released")
-        return {**{name: getattr(self, name) for name in names}, "interval": list(self.interval), "leaks": self.leaks}
 
 
 def reconstruction(
