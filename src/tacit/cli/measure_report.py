@@ -109,7 +109,11 @@ def _attacks(report: Report, found: ReleaseMeasures) -> None:
     )
     report.table("What attackers recover", columns, rows, note=note)
     names = {"record linkage": "linkage", "Bayes estimate of the noise": "Bayes", "spectral filtering": "spectral"}
-    names |= {"principal components without the noise": "PCA", "attribute inference": "attribute", "membership": "member"}
+    names |= {
+        "principal components without the noise": "PCA",
+        "attribute inference": "attribute",
+        "membership": "member",
+    }
     short = [names.get(finding.attack, finding.attack.split(" from")[0]) for finding in found.attacks]
     heights = {
         "with the release": [max(finding.recovered, 0.0) for finding in found.attacks],
