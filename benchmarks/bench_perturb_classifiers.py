@@ -135,7 +135,7 @@ def private() -> None:
     for name in ("spambase", "magic04", "winequality"):
         train, y, test, truth = halves(name)
         width = train.shape[1]
-        # bounds must be public; these are round numbers that a holder could know, not the data's own
+        # bounds must be public: these stand for what a holder would know of the quantities
         bounds = {str(place): round_bounds(train[:, place]) for place in range(width)}
         for classifier in ("logistic-l1", "naive-bayes", "tree"):
             found = []
@@ -152,9 +152,9 @@ def private() -> None:
 
 
 def round_bounds(column: np.ndarray) -> tuple[float, float]:
-    """Return the least power of ten that covers the column, from 0 or on both sides."""
-    reach = 10.0 ** np.ceil(np.log10(np.abs(column).max()))
-    return (0.0 if column.min() >= 0 else -reach), float(reach)
+    """Return the range of the column, rounded outwards to a tenth of the power of ten of its width."""
+    step = 10.0 ** np.floor(np.log10(np.ptp(column))) / 10
+    return float(np.floor(column.min() / step) * step), float(np.ceil(column.max() / step) * step)
 
 
 PARTS: dict[str, Callable[[], None]] = {"cap": cap, "nap": nap, "private": private}

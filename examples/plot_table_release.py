@@ -21,7 +21,14 @@ bounds = [(0, 120), (50, 250), (30, 200), (0, 100)]  # public: known without the
 found = compare_releases(
     table,
     ill,
-    methods=["normal-noise", "truncated-svd", "compressed-nmf", "correlation-aware", "neighbourhood-aware", "private-table"],
+    methods=[
+        "normal-noise",
+        "truncated-svd",
+        "compressed-nmf",
+        "correlation-aware",
+        "neighbourhood-aware",
+        "private-table",
+    ],
     distortions=[0.05, 0.1, 0.15],
     epsilons=[0.5, 1, 3],
     bounds=bounds,

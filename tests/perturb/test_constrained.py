@@ -117,3 +117,10 @@ def test_new_rows_go_where_fitted_rows_like_them_went():
     for method in (ConstrainedNMF(0.6), CompressedNMF(0.6)):
         released = method.fit_transform(A)
         np.testing.assert_allclose(method.transform(A[:20]), released[:20], atol=1e-4)
+
+
+def test_a_threshold_that_cuts_much_at_small_beta_is_searched_from_where_it_cuts_least():
+    at_nought, at_most = (ConstrainedNMF(beta, scale="none", sparsify=0.3).fit(A).distortion_ for beta in (0.0, 0.95))
+    assert at_nought > 1.1 * at_most  # so a search from 0 upwards would find nothing
+    asked = ConstrainedNMF(target_distortion=at_most, scale="none", sparsify=0.3).fit(A)
+    assert asked.distortion_ == pytest.approx(at_most, rel=0.02)

@@ -14,6 +14,8 @@ from tacit.perturb.nmf_release import check_non_negative_rows
 from tacit.perturb.search import Range
 from tacit.validation import check_non_negative
 
+SOME_BETAS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+
 
 class ConstrainedNMF(Release):
     r"""Release ``H W`` with H near the memberships of the rows' clusters.
@@ -107,7 +109,12 @@ class ConstrainedNMF(Release):
         self.cluster_centers_ = self._scaling.up(self._k_means.cluster_centers_)
 
     def _settings(self, rows: Rows) -> Range:
-        return Range(0.0, 1.0)
+        if self.sparsify is None:
+            return Range(0.0, 1.0)
+        # near 0 the scale of H is arbitrary, and a threshold can cut off almost anything: begin where it cuts least
+        changed = {beta: float(np.linalg.norm(rows - self._change(rows, beta))) for beta in SOME_BETAS}
+        least = min(changed, key=changed.__getitem__)
+        return Range(least, 1.0 if least < 1 else max(changed, key=changed.__getitem__))
 
     def _check_level(self, value: Any) -> float:
         beta = check_non_negative(value, "beta")

@@ -123,9 +123,9 @@ class NeighbourhoodAware(Release):
         found = value_difference(values, released(high))
         if found < target:
             return super()._choose_level(values, scaled, released)  # which says so
-        low = 1e-4 * high
+        low = high / 4  # down from above: small radii, with many neighbourhoods, take longest
         while (distortion := value_difference(values, released(low))) > target:
-            low, high, found = 1e-4 * low, low, distortion
+            low, high, found = low / 4, low, distortion
         while high > 1.1 * low and found > 1.1 * target:
             middle = math.sqrt(low * high)
             distortion = value_difference(values, released(middle))
