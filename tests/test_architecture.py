@@ -19,7 +19,7 @@ ALLOWED = {
     "measure": set(),
     "channel": {"privacy"},
     "factor": {"channel", "privacy", "data", "measure"},
-    "perturb": {"channel", "privacy", "data", "measure"},
+    "perturb": {"factor", "channel", "privacy", "data", "measure"},
     "neural": {"channel", "privacy", "data", "measure"},
     "parties": {"factor", "perturb", "neural", "channel", "privacy", "data", "measure"},
     "report": {"factor", "perturb", "neural", "channel", "privacy", "data", "measure"},

@@ -16,6 +16,7 @@ _HOME = {
     "PrivateMoments": "tacit.factor",
     "PrivateNMF": "tacit.factor",
     "PrivateRecommender": "tacit.factor",
+    "PrivateTable": "tacit.perturb",
     "RatingNMF": "tacit.factor",
     "Recommender": "tacit.factor",
     "SVD": "tacit.factor",
@@ -29,7 +30,7 @@ _HOME = {
 
 __all__ = ["NMF", "Accountant", "Guarantee", "Ledger", "PrivateMoments", "PrivateNMF", "TacitError", "choose_rank"]
 __all__ += ["PCA", "SVD", "PrincipalComponentRegression"]
-__all__ += ["PrivateRecommender", "RatingNMF", "Recommender"]
+__all__ += ["PrivateRecommender", "PrivateTable", "RatingNMF", "Recommender"]
 __all__ += ["fingerprint", "gaussian_epsilon", "gaussian_noise_multiplier", "load"]
 
 

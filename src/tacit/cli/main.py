@@ -13,6 +13,7 @@ from tacit.cli.demo import demo
 from tacit.cli.fit import app as fit
 from tacit.cli.measure import app as measure
 from tacit.cli.parties import app as parties
+from tacit.cli.perturb import perturb
 from tacit.cli.recommend import recommend
 from tacit.errors import TacitError
 
@@ -26,11 +27,12 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(recommend)
+app.command()(perturb)
 app.command()(calibrate)
 app.add_typer(fit, name="fit")
 app.add_typer(parties, name="parties")
-app.add_typer(budget, name="budget")
 app.add_typer(measure, name="measure")
+app.add_typer(budget, name="budget")
 
 
 def _show_version(wanted: bool) -> None:

@@ -34,6 +34,7 @@ MODELS = {
     "PrivateMoments": "tacit.factor.moments",
     "PrivateNMF": "tacit.factor.nmf.private",
     "PrivateRecommender": "tacit.factor.ratings.private",
+    "PrivateTable": "tacit.perturb.private_table",
     "RatingNMF": "tacit.factor.ratings.non_negative",
     "Recommender": "tacit.factor.ratings.plain",
     "SVD": "tacit.factor.svd.estimator",

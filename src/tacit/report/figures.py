@@ -104,3 +104,53 @@ def histogram(values: NDArray[np.int64], *, value_name: str) -> Figure:
     axis.set_ylabel("how many")
     axis.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def distributions(names: Sequence[str], before: NDArray[np.float64], after: NDArray[np.float64]) -> Figure:
+    """Draw a histogram of each named column, the first ones of two tables, before and after a release."""
+    from matplotlib.figure import Figure
+
+    width = min(len(names), 4)
+    height = -(-len(names) // width)
+    figure = Figure(figsize=(2.4 * width, 1.9 * height), layout="constrained")
+    axes = figure.subplots(height, width, squeeze=False).ravel()
+    for place, (axis, name) in enumerate(zip(axes, names, strict=False)):
+        both = np.concatenate([before[:, place], after[:, place]])
+        # A few stray values would squeeze all others into one bar.
+        low, high = np.quantile(both, [0.005, 0.995])
+        edges = np.linspace(low, high if high > low else low + 1, 31)
+        for values, colour, label in ((before, PLAIN, "original"), (after, PRIVATE, "release")):
+            counts, _ = np.histogram(np.clip(values[:, place], edges[0], edges[-1]), edges)
+            axis.stairs(counts, edges, fill=True, alpha=0.5, color=colour, label=label)
+        axis.set_title(name, fontsize=9)
+        axis.set_yticks([])
+        axis.tick_params(labelsize=7)
+        axis.spines[["top", "right", "left"]].set_visible(False)
+    for axis in axes[len(names) :]:
+        axis.set_visible(False)
+    axes[0].legend(frameon=False, fontsize=7)
+    return figure
+
+
+def before_after(
+    before: NDArray[np.float64],
+    after: NDArray[np.float64],
+    colours: tuple[NDArray[np.integer], NDArray[np.integer]] | None = None,
+) -> Figure:
+    """Draw rows as points in two components, before and after a release, in the same axes; coloured by group if given."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
+    groups = colours or (None, None)
+    for axis, points, group, name, plain in zip(
+        axes, (before, after), groups, ("original", "release"), (PLAIN, PRIVATE), strict=True
+    ):
+        paint = {"color": plain} if group is None else {"c": group % 10, "cmap": "tab10", "vmin": 0, "vmax": 9}
+        # Thousands of points as one picture: as drawings each they would make a page of megabytes.
+        axis.scatter(points[:, 0], points[:, 1], s=6, alpha=0.6, linewidths=0, rasterized=True, **paint)
+        axis.set_title(name, fontsize=10)
+        axis.set_xlabel("first component")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("second component")
+    return figure

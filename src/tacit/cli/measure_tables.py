@@ -1,0 +1,143 @@
+"""`tacit measure original.csv release.csv`: distortion, use and attacks of a released table, in one report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tacit.cli.output import print_json, print_table, progress
+from tacit.errors import InvalidInputError, words
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ORIGINAL = typer.Argument(help="The table: csv, csv.gz or parquet, with names of columns.")
+RELEASED = typer.Argument(help="Its release, with the same rows in the same order.")
+OUTPUT = typer.Option(Path("tacit-measure"), help="Folder to write to.")
+
+
+def table(
+    original: Path = ORIGINAL,
+    released: Path = RELEASED,
+    label: str | None = typer.Option(
+        None, help="Column with the classes, for the panel of classifiers; never attacked."
+    ),
+    columns: str | None = typer.Option(
+        None, help="Columns to measure, as in age,income; all but the label if not given."
+    ),
+    neighbours: int = typer.Option(10, help="Number of neighbours."),
+    clusters: int | None = typer.Option(None, help="Number of clusters; the number of classes, or 5, if not given."),
+    test_rows: str = typer.Option(
+        "original", help="Form of the rows that classifiers are tested on: original or released."
+    ),
+    seed: int = typer.Option(0, help="Of all random choices."),
+    output: Path = OUTPUT,
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object and no progress."),
+) -> None:
+    """Measure what a released table kept and what it gives away.
+
+    Writes report.html and result.json. They are for the holder of the original, and no part of the release.
+    """
+    with progress(5, quiet=as_json) as advance:
+        advance("reading the tables")
+        before, after, classes = _read_pair(original, released, label, columns)
+        from tacit.measure.release import measure_release
+
+        found = measure_release(
+            before,
+            after,
+            classes,
+            n_neighbours=neighbours,
+            n_clusters=clusters,
+            test_rows=test_rows,  # type: ignore[arg-type]  # checked there
+            random_state=seed,
+            advance=advance,
+        )
+        from tacit.cli.measure_report import release_report
+
+        output.mkdir(parents=True, exist_ok=True)
+        release_report(before, after, found, seed).write(output / "report.html")
+        result = {"rows": before.height, "columns": before.columns, "label": label, **found.to_dict()}
+        (output / "result.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
+    if as_json:
+        print_json(result)
+        return
+    typer.echo(found.verdict)
+    print_table("Distortion", ["metric", "value"], [[name, f"{value:.4g}"] for name, value in found.distortion.items()])
+    rows = [
+        [finding.attack, finding.measure, f"{finding.recovered:.3f}", f"{finding.baseline:.3f}", _yes(finding.leaks)]
+        for finding in found.attacks
+    ]
+    print_table("Attacks", ["attack", "measure", "recovered", "without the release", "leaks"], rows)
+    typer.echo(f"Report: {output / 'report.html'}")
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _read_pair(
+    original: Path, released: Path, label: str | None, columns: str | None
+) -> tuple[pl.DataFrame, pl.DataFrame, Any]:
+    before, after = _read(original), _read(released)
+    if before.height != after.height:
+        raise InvalidInputError(
+            f"{released} to have {before.height} rows, as {original} has",
+            words(f"{after.height}"),
+            "Measure a release whose row i belongs to row i of the table.",
+        )
+    classes = None
+    if label is not None:
+        classes = _labels(before, after, label, original, released)
+        before, after = before.drop(label), after.drop(label, strict=False)
+    if columns is not None:
+        wanted = [name.strip() for name in columns.split(",")]
+        before, after = _selected(before, wanted, original), _selected(after, wanted, released)
+    return before, after, classes
+
+
+def _labels(before: pl.DataFrame, after: pl.DataFrame, label: str, original: Path, released: Path) -> Any:
+    classes = _selected(before, [label], original)[label]
+    if classes.null_count():
+        raise InvalidInputError(
+            f"a label in every row of {original}",
+            words(f"{classes.null_count()} missing"),
+            "Drop these rows from both.",
+        )
+    if label in after.columns:
+        different = int((classes.cast(str) != after[label].cast(str).fill_null("")).sum())
+        if different:
+            raise InvalidInputError(
+                f"the labels of {released} to match those of {original}",
+                words(f"{different} rows with another {label}"),
+                "Keep the order of the rows, and the labels; or drop the column from the release.",
+            )
+    return classes.to_numpy()
+
+
+def _selected(table: pl.DataFrame, names: list[str], file: Path) -> pl.DataFrame:
+    missing = [name for name in names if name not in table.columns]
+    if missing:
+        raise InvalidInputError(
+            f"columns of {file}: {', '.join(table.columns[:8])}", words(", ".join(missing)), "Name columns that it has."
+        )
+    return table.select(names)
+
+
+def _read(path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    from tacit.data.files import existing_file, reading
+
+    file = existing_file(path)
+    name = file.name.lower()
+    with reading(file, "a table in CSV or Parquet", pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        if name.endswith(".parquet"):
+            return pl.read_parquet(file, memory_map=False, hive_partitioning=False)
+        if name.endswith((".csv", ".csv.gz")):
+            # All lines decide on the type of a column, not the first hundred.
+            return pl.read_csv(file, infer_schema_length=None)
+    raise InvalidInputError("a file that ends in .csv, .csv.gz or .parquet", str(file), "Convert it to one of these.")

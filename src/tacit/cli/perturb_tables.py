@@ -1,0 +1,137 @@
+"""What `tacit perturb` does with a table: read it, release it by a method, or privately."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import InvalidInputError, words
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def read_table(path: Path) -> pl.DataFrame:
+    """Read a CSV or Parquet file with named columns."""
+    import polars as pl
+
+    from tacit.data.files import existing_file, reading
+
+    file = existing_file(path)
+    name = file.name.lower()
+    with reading(file, "a table in CSV or Parquet", pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        if name.endswith(".parquet"):
+            return pl.read_parquet(file, memory_map=False, hive_partitioning=False)
+        if name.endswith((".csv", ".csv.gz")):
+            # all lines decide on the type of a column, not the first hundred
+            return pl.read_csv(file, infer_schema_length=None)
+    raise InvalidInputError("a file that ends in .csv, .csv.gz or .parquet", str(file), "Convert it to one of these.")
+
+
+def without_label(frame: pl.DataFrame, label: str | None) -> tuple[pl.DataFrame, Any]:
+    """Return the table without its label, and the label's values, or None."""
+    if label is None:
+        return frame, None
+    if label not in frame.columns:
+        raise InvalidInputError("--label to be a column of the table", label, f"It has {', '.join(frame.columns[:8])}.")
+    if frame[label].null_count():
+        raise InvalidInputError(
+            "a label in every row", words(f"{frame[label].null_count()} missing"), "Drop these rows."
+        )
+    return frame.drop(label), frame[label].to_numpy()
+
+
+def release_changed(
+    frame: pl.DataFrame, method: str, settings: dict[str, Any], *, label: str | None, hide: str | None, clusters: int
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Return the release of a table by a named method, its label as it was, and what there is to say about it."""
+    from tacit.perturb import named_release
+    from tacit.perturb.named import RELEASES
+
+    table, classes = without_label(frame, label)
+    if method in RELEASES and "n_clusters" in RELEASES[method][0]().get_params():
+        settings = {"n_clusters": clusters, **settings}
+    if hide is not None:
+        settings = {**settings, "hide": _wishes(hide)}
+    if method == "hide-membership" and settings.get("random_state") is None:
+        settings = {**settings, "random_state": 0}  # clusters must have the numbers that --hide uses
+    release = named_release(method, **settings)
+    released = release.fit_transform(table, classes)
+    if label is not None:
+        released = released.with_columns(frame[label]).select(frame.columns)
+    measures: dict[str, Any] = {"distortion": release.distortion_, release._level_name: release.level_}
+    if release.n_imputed_:
+        measures["missing values filled"] = release.n_imputed_
+    for name, words_ in (("changes_", "rows moved"), ("missed_", "rows not moved"), ("side_effects_", "side effects")):
+        if hasattr(release, name):
+            measures[words_] = len(getattr(release, name))
+    if hasattr(release, "n_unchanged_"):
+        measures["rows released as they were"] = release.n_unchanged_
+    return released, {"guarantee": release.guarantee_.to_dict(), "measures": measures}
+
+
+def release_privately(
+    frame: pl.DataFrame,
+    *,
+    epsilon: float,
+    delta: float,
+    bounds: str | None,
+    categories: str | None,
+    label: str | None,
+    seed: int | None,
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Return synthetic rows of a private table; `seed` is that of the rows drawn, the noise has none."""
+    from tacit.perturb import PrivateTable
+
+    known = parsed_bounds(bounds)
+    values = parsed_categories(categories, frame)
+    model = PrivateTable(epsilon=epsilon, delta=delta, bounds=known, categories=values, label=label).fit(frame)
+    released = model.sample(random_state=seed)
+    measures = {"rows (noisy)": model.count_, "rows drawn": released.height}
+    return released, {"guarantee": model.guarantee_.to_dict(), "measures": measures}
+
+
+def parsed_bounds(text: str | None) -> dict[str, tuple[float, float]]:
+    """Return bounds by column from text as in ``age=0:120,income=0:1e6``."""
+    found = {}
+    for part in (text or "").split(","):
+        if not part.strip():
+            continue
+        name, _, pair = part.partition("=")
+        low, _, high = pair.partition(":")
+        try:
+            found[name.strip()] = float(low), float(high)
+        except ValueError:
+            raise InvalidInputError("bounds as in age=0:120,income=0:1e6", part, "Give NAME=LOW:HIGH.") from None
+    return found
+
+
+def parsed_categories(text: str | None, frame: pl.DataFrame) -> dict[str, list[Any]]:
+    """Return values by column from text as in ``sex=f|m``; numbers where the column has numbers."""
+    found: dict[str, list[Any]] = {}
+    for part in (text or "").split(","):
+        if not part.strip():
+            continue
+        name, sign, values = part.partition("=")
+        name = name.strip()
+        if not sign or name not in frame.columns:
+            raise InvalidInputError("categories as in sex=f|m,state=a|b", part, "Give NAME=VALUE|VALUE.")
+        kind = frame.schema[name]
+        try:
+            found[name] = [
+                int(value) if kind.is_integer() else float(value) if kind.is_numeric() else value
+                for value in values.split("|")
+            ]
+        except ValueError:
+            raise InvalidInputError(f"numbers as values of {name}", values, "The column has numbers.") from None
+    return found
+
+
+def _wishes(text: str) -> dict[int, Any]:
+    found: dict[int, Any] = {}
+    for part in text.split(","):
+        row, _, target = (piece.strip() for piece in part.partition("="))
+        if not row.isdigit() or not target:
+            raise InvalidInputError("--hide as in '3=anywhere else,7=2'", part, "Give ROW=CLUSTER.")
+        found[int(row)] = int(target) if target.isdigit() else target
+    return found

@@ -1,0 +1,127 @@
+"""Membership: whether a row that the attacker has is one of those behind the release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import InvalidInputError, words
+from tacit.measure.attacks.finding import Finding, around
+from tacit.measure.attacks.targets import chosen_rows, standardised
+from tacit.measure.nearest import Numbers, nearest
+from tacit.measure.pairs import as_table, table_pair
+
+_FALSE_ALARMS = 0.01
+
+
+@dataclass(frozen=True)
+class Membership(Finding):
+    """How well members are told from others, as an area under the ROC curve; baseline: a coin, 0.5.
+
+    Parameters
+    ----------
+    found_at_1_percent : float
+        The share of members that are recognised when 1 in 100 others is taken for a member.
+    """
+
+    found_at_1_percent: float
+
+
+def membership(
+    original: Any,
+    released: Any,
+    *,
+    outsiders: Any = None,
+    sample: int | None = 10_000,
+    random_state: int = 0,
+) -> Membership:
+    """Tell rows behind a release from others by how near the nearest released row is.
+
+    A row is taken for a member if a released row is near it (all columns standardised). Others are `outsiders`,
+    rows of the same population that were not in the table. Without any, each member is compared with itself in a world
+    where its own row was not released: the distance to the nearest other released row. That leaves out what a row changes in
+    the release of others, which is little for methods that change rows one by one.
+
+    Parameters
+    ----------
+    original, released : array-like or data frame of shape (n_rows, n_columns)
+        The table and its release.
+    outsiders : array-like or data frame of shape (n_others, n_columns), optional
+        Rows that were not in the table.
+    sample : int or None
+        Of larger tables a random choice of this many members, and of outsiders, is attacked; None for all.
+    random_state : int
+        Seed of that choice.
+
+    Returns
+    -------
+    Membership
+        The area under the ROC curve, with DeLong's interval, beside 0.5.
+
+    References
+    ----------
+    E. DeLong, D. DeLong and D. Clarke-Pearson (1988). Comparing the areas under two or more correlated receiver
+    operating characteristic curves. Biometrics 44. |
+    N. Carlini et al. (2022). Membership inference attacks from first principles. IEEE Symposium on Security and Privacy.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(0)
+    >>> table = generator.normal(size=(300, 4))
+    >>> membership(table, table).recovered
+    1.0
+    """
+    pair = table_pair(original, released, least_rows=4, varying=True)
+    rows = chosen_rows(len(pair.original), sample, random_state)
+    mean, spread = pair.original.mean(axis=0), pair.original.std(axis=0)
+    points = standardised(pair.released)
+    found, squares = nearest(points, (pair.original[rows] - mean) / spread, 2)
+    members = squares[:, 0]
+    if outsiders is None:
+        others = np.where(found[:, 0] == rows, squares[:, 1], squares[:, 0])
+    else:
+        strangers = _strangers(outsiders, pair.original.shape[1])
+        strangers = strangers[chosen_rows(len(strangers), sample, random_state)]
+        others = nearest(points, (strangers - mean) / spread, 1)[1][:, 0]
+    area, error = _area(members, others, paired=outsiders is None)
+    threshold = np.quantile(others, _FALSE_ALARMS, method="lower")
+    return Membership(
+        attack="membership",
+        measure="area under the ROC curve",
+        recovered=area,
+        baseline=0.5,
+        interval=around(area, error),
+        n_targets=len(rows),
+        found_at_1_percent=float(np.mean(members < threshold)),
+    )
+
+
+def _strangers(outsiders: Any, n_columns: int) -> Numbers:
+    table, _ = as_table(outsiders, "outsiders")
+    if table.shape[1] != n_columns or len(table) < 2:
+        raise InvalidInputError(
+            f"outsiders to be at least two rows of {n_columns} columns",
+            words(f"shape {table.shape}"),
+            "Give rows of the same columns in the same order.",
+        )
+    return table
+
+
+def _area(members: Numbers, others: Numbers, *, paired: bool) -> tuple[float, float]:
+    """Return the probability that a member is nearer than another, ties counted half, and its standard error."""
+    above = _share_above(others, members)
+    below = 1 - _share_above(members, others)
+    if paired:
+        error = float((above + below).std(ddof=1) / np.sqrt(len(members)))
+    else:
+        error = float(np.sqrt(above.var(ddof=1) / len(members) + below.var(ddof=1) / len(others)))
+    return float(above.mean()), error
+
+
+def _share_above(values: Numbers, limits: Numbers) -> Numbers:
+    """Return for each limit the share of the values that are above it, equal ones counted half."""
+    ordered = np.sort(values)
+    up_to = np.searchsorted(ordered, limits, side="right") + np.searchsorted(ordered, limits, side="left")
+    return 1 - up_to / (2 * len(ordered))

@@ -1,0 +1,117 @@
+"""How much of the original can be read off a release by straight lines: column by column, and all columns together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import InvalidInputError, words
+from tacit.measure.pairs import Pair, table_pair
+
+# Directions in which standardised columns spread less than this share of the widest are taken for rounding.
+_RANK_TOLERANCE = 1e-9
+
+
+def correlation_measure(original: Any, released: Any) -> float:
+    r"""Return CM, the mean correlation of each column with its release.
+
+    .. math::
+        CM = \frac{1}{m} \sum_{j=1}^{m} \operatorname{corr}(a_{\cdot j}, b_{\cdot j})
+
+    Adding a constant to a column or multiplying it by a positive number changes nothing. A column that the release
+    makes constant counts as 0, for nothing of it is left.
+
+    Parameters
+    ----------
+    original, released : array-like or data frame of shape (n_rows, n_columns)
+        The table, without constant columns, and its release.
+
+    Returns
+    -------
+    float
+        From -1 to 1; the closer to 0 the more distorted.
+
+    References
+    ----------
+    Thapa (2013), equation (7.1), where n stands for the number of columns.
+
+    Examples
+    --------
+    >>> round(correlation_measure([[1.0, 0.0], [2.0, 1.0], [3.0, 1.0]], [[12.0, 5.0], [14.0, 5.0], [16.0, 5.0]]), 12)
+    0.5
+    """
+    pair = table_pair(original, released, least_rows=2, varying=True)
+    before, after = _unit_columns(pair.original), _unit_columns(pair.released)
+    correlations = np.clip(np.einsum("ij,ij->j", before, after), -1.0, 1.0)
+    return float(correlations.mean())
+
+
+def canonical_correlation(original: Any, released: Any) -> float:
+    r"""Return CCA, the mean of the canonical correlations between the table and its release.
+
+    .. math::
+        CCA = \frac{1}{r} \sum_{j} \lambda_j, \qquad R_{11}^{-1/2} R_{12} R_{22}^{-1/2} = U \Lambda V^\top
+
+    with R the correlations within and between the tables, and r the number of columns of the original, or the rank of
+    its correlations if that is smaller. Any invertible linear map of the columns, a rotation too, and any
+    translation leave it at 1: such a release hides nothing from someone who knows a few rows.
+
+    The singular values are those of a product of orthonormal bases of the centred columns; no inverse is formed.
+    A release that has nothing to do with the table has about :math:`\sqrt{m / n}`, so few rows look similar to anything.
+
+    Parameters
+    ----------
+    original, released : array-like or data frame of shape (n_rows, n_columns)
+        The table, without constant columns and with more rows than columns, and its release.
+
+    Returns
+    -------
+    float
+        From 0 to 1, the release determines the original; smaller is more distorted.
+
+    References
+    ----------
+    Thapa (2013), equations (7.9) and (7.10).
+
+    Examples
+    --------
+    >>> table = [[1.0, 0.0], [2.0, 1.0], [3.0, 0.0], [1.0, 5.0]]
+    >>> turned = [[7.0 - y, x] for x, y in table]
+    >>> round(canonical_correlation(table, turned), 12)
+    1.0
+    """
+    pair = table_pair(original, released, least_rows=2, varying=True)
+    _check_rows(pair)
+    before, after = _basis(pair.original), _basis(pair.released)
+    if after.shape[1] == 0:
+        return 0.0
+    values = np.linalg.svd(before.T @ after, compute_uv=False)
+    return float(np.clip(values, 0.0, 1.0).sum() / before.shape[1])
+
+
+def _check_rows(pair: Pair) -> None:
+    n_rows, n_columns = pair.original.shape
+    if n_rows <= n_columns:
+        raise InvalidInputError(
+            f"more rows than the {n_columns} columns",
+            words(f"{n_rows} rows"),
+            "With so few rows any two tables are perfectly correlated; compare fewer columns.",
+        )
+
+
+def _unit_columns(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the columns centred and of norm 1; constant ones as zeros."""
+    # Scaling first keeps the squares of very large and very small values in range.
+    spread = np.ptp(table, axis=0)
+    centred = np.where(spread > 0, table - table.mean(axis=0), 0.0) / np.where(spread > 0, spread, 1.0)
+    norms = np.linalg.norm(centred, axis=0)
+    return centred / np.where(norms > 0, norms, 1.0)
+
+
+def _basis(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an orthonormal basis of the space that the centred columns span."""
+    left, sizes, _ = np.linalg.svd(_unit_columns(table), full_matrices=False)
+    basis: NDArray[np.float64] = left[:, sizes > _RANK_TOLERANCE * max(float(sizes[0]), 1e-300)]
+    return basis

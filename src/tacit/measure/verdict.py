@@ -1,0 +1,72 @@
+"""A verdict on a release, in words that need no statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tacit.measure.attacks import Finding, Linkage, Reconstruction
+from tacit.measure.panel import PanelScore
+
+# From this share of rows linked, or of variance recovered, a release hides little, whatever the rest.
+_LINKED, _RECOVERED = 0.1, 0.5
+# Up to these losses of AUC, or shares of rows in another cluster, use is kept, or partly kept.
+_KEPT, _PARTLY = 0.02, 0.1
+NO_PROOF = "Attacks that find nothing prove nothing, and this release carries no guarantee that tacit could check."
+
+
+def verdict(clustering_accuracy: float, panel: Sequence[PanelScore], attacks: Sequence[Finding]) -> str:
+    """Return what a release keeps and what it gives away, the strongest attack named.
+
+    Parameters
+    ----------
+    clustering_accuracy : float
+        Share of rows that stay in their cluster; the measure of use where there is no panel.
+    panel : sequence of PanelScore
+        What classifiers learn from the release.
+    attacks : sequence of Finding
+        What attackers recover.
+
+    Returns
+    -------
+    str
+        One sentence on the release, and one on what it does not say.
+    """
+    if panel:
+        before = float(np.mean([score.auc_original for score in panel]))
+        after = float(np.mean([score.auc for score in panel]))
+        loss, use = before - after, f"mean AUC {after:.3f} where the original has {before:.3f}"
+    else:
+        loss, use = 1 - clustering_accuracy, f"{clustering_accuracy:.1%} of the rows stay in their cluster"
+    kept = "keeps its use" if loss <= _KEPT else "keeps part of its use" if loss <= _PARTLY else "loses much of its use"
+    return f"The release {kept} ({use}) and {_privacy(attacks)}. {NO_PROOF}"
+
+
+def _privacy(attacks: Sequence[Finding]) -> str:
+    leaking = [finding for finding in attacks if finding.leaks]
+    if not leaking:
+        return "gave nothing beyond chance to any attack here"
+    serious = [finding for finding in leaking if _is_serious(finding)]
+    strongest = max(serious or leaking, key=_strength)
+    degree = "hides little" if serious else "leaks"
+    return f"{degree}: {_in_words(strongest)}"
+
+
+def _is_serious(finding: Finding) -> bool:
+    if isinstance(finding, Linkage):
+        return finding.recovered >= _LINKED
+    return isinstance(finding, Reconstruction) and finding.recovered >= _RECOVERED
+
+
+def _strength(finding: Finding) -> float:
+    """Return how far the finding is from its baseline, of the way to all there is."""
+    return (finding.recovered - finding.baseline) / max(1 - finding.baseline, 1e-12)
+
+
+def _in_words(finding: Finding) -> str:
+    if isinstance(finding, Linkage):
+        return f"record linkage finds {finding.recovered:.1%} of the rows, where guessing finds {finding.baseline:.2%}"
+    if isinstance(finding, Reconstruction):
+        return f"{finding.attack} recovers {max(finding.recovered, 0):.0%} of the variance of the original values"
+    return f"{finding.attack} has {finding.measure} {finding.recovered:.3f}, without the release {finding.baseline:.3f}"

@@ -1,0 +1,174 @@
+"""What every release of a changed table does the same way: read, check, scale, find the setting, change, give back."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tacit.errors import InvalidInputError, words
+from tacit.measure import value_difference
+from tacit.perturb.scaling import Scaling
+from tacit.perturb.search import Range, reach
+from tacit.perturb.table import Chosen, fill_missing, listed, read_chosen
+from tacit.privacy.entropy import insecure_generator
+from tacit.privacy.guarantee import Guarantee
+from tacit.validation import check_positive, check_seed
+
+Rows = NDArray[np.float64]
+
+
+class Release(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of the methods: a scikit-learn transformer from a table to a changed table of the same form.
+
+    A method states what its setting is called (`_level_name`), which settings there are (`_settings`), what it learns before
+    a setting is known (`_learn`) and how it changes scaled rows (`_change`, and `_change_new` where rows that were not fitted
+    are treated otherwise). Everything else is here.
+    """
+
+    _level_name: ClassVar[str] = "level"
+    _needs_level: ClassVar[bool] = True
+    _noisy: ClassVar[bool] = False
+
+    level: float | None
+    target_distortion: float | None
+    columns: Any
+    others: str
+    missing: str
+    scale: str
+    random_state: int | None
+    _fills: Rows
+    _scaling: Scaling
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn how to change tables like `X`; labels `y` only where the method uses them."""
+        self._fit(X, y)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Learn from `X` and return its release."""
+        chosen, released = self._fit(X, y)
+        return chosen.rebuilt(released)
+
+    def transform(self, X: Any) -> Any:
+        """Return the release of other rows, changed at the setting that was fitted; no labels are needed."""
+        check_is_fitted(self)
+        chosen = self._read(X, reset=False)
+        values, _, self.n_imputed_ = fill_missing(chosen.values, self.missing, chosen.names, self._fills)
+        return chosen.rebuilt(self._scaling.up(self._change_new(self._scaling.down(values))))
+
+    def _fit(self, X: Any, y: Any) -> tuple[Chosen, Rows]:
+        chosen = self._read(X, reset=True)
+        values, self._fills, self.n_imputed_ = fill_missing(chosen.values, self.missing, chosen.names)
+        _check_varied(values, chosen.names)
+        self._seed = secrets.randbits(128) if self.random_state is None else check_seed(self.random_state)
+        self._scaling = Scaling.of(values, self.scale)
+        scaled = self._scaling.down(values)
+        self._asked()
+        self._learn(scaled, y)
+
+        def released(level: float) -> Rows:
+            return self._scaling.up(self._change(scaled, level))
+
+        self.level_ = self._choose_level(values, scaled, released)
+        found = released(self.level_)
+        self.distortion_ = value_difference(values, found)
+        self.guarantee_ = Guarantee.none(
+            f"{type(self).__name__} changes values, and nothing is proven about what they still reveal. Measure a release by "
+            "attacks before it leaves, and keep the seed secret."
+        )
+        return chosen, found
+
+    def _choose_level(self, values: Rows, scaled: Rows, released: Callable[[float], Rows]) -> float:
+        """Return the setting asked for, or the one that reaches the target."""
+        asked = self._asked()
+        if asked is not None:
+            return asked
+        return reach(
+            check_positive(self.target_distortion, "target_distortion"),
+            lambda level: value_difference(values, released(level)),
+            self._settings(scaled),
+            self._level_name,
+        )
+
+    def _asked(self) -> float | None:
+        """Return the setting asked for, under either of its names; None where a target is given in its place."""
+        given = {self._level_name: getattr(self, self._level_name), "level": self.level}
+        stated = {name: value for name, value in given.items() if value is not None}
+        if self.target_distortion is not None:
+            stated["target_distortion"] = self.target_distortion
+        if not stated and not self._needs_level:
+            return None
+        if len(stated) != 1:
+            raise InvalidInputError(
+                f"one of {', '.join(dict.fromkeys([*given, 'target_distortion']))}",
+                words(", ".join(stated) if stated else "none of them"),
+                "Say how much to change, in one way.",
+            )
+        (name, value), *_ = stated.items()
+        return None if name == "target_distortion" else self._check_level(value)
+
+    def _read(self, X: Any, *, reset: bool) -> Chosen:
+        chosen = read_chosen(X, self.columns, self.others)
+        try:
+            validate_data(
+                self, chosen.table if isinstance(chosen.table, np.ndarray) else X, reset=reset, skip_check_array=True
+            )
+        except ValueError as error:
+            raise InvalidInputError(
+                "the columns of the fit", words(" ".join(str(error).split())), "Give a table with the same columns."
+            ) from error
+        return chosen
+
+    def _generator(self, rows: Rows, purpose: str = "") -> Generator:
+        """Return the stream of this seed for these rows: the same rows get the same noise, and no other rows do."""
+        digest = hashlib.sha256(f"{self._seed} {purpose} {rows.shape} ".encode())
+        digest.update(np.ascontiguousarray(rows).tobytes())
+        return insecure_generator(int.from_bytes(digest.digest(), "big"))
+
+    def _learn(self, rows: Rows, y: Any) -> None:
+        """Learn what does not depend on the setting."""
+
+    def _check_level(self, value: Any) -> float:
+        """Return the setting, or say what it must be."""
+        return check_positive(value, self._level_name)
+
+    def _settings(self, rows: Rows) -> Range:
+        raise NotImplementedError
+
+    def _change(self, rows: Rows, level: float) -> Rows:
+        """Return the fitted rows, scaled, changed at this setting."""
+        raise NotImplementedError
+
+    def _change_new(self, rows: Rows) -> Rows:
+        """Return other rows, scaled, changed at the fitted setting."""
+        return self._change(rows, self.level_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing != "refuse"
+        tags.non_deterministic = self._noisy  # a row's noise depends on the rows that it comes with
+        return tags
+
+
+def _check_varied(values: Rows, names: tuple[str, ...]) -> None:
+    if len(values) < 2:
+        raise InvalidInputError(
+            "a table of at least two rows (n_samples = 2)",
+            words(f"n_samples = {len(values)}, 1 sample"),
+            "A release of one row hides it behind nobody.",
+        )
+    constant = [name for name, width in zip(names, np.ptp(values, axis=0), strict=True) if width == 0]
+    if constant:
+        raise InvalidInputError(
+            "columns that vary",
+            words(f"the same value in every row of {listed(constant)}"),
+            "Leave these columns out by columns=: no method here would change them.",
+        )

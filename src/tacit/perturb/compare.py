@@ -1,0 +1,196 @@
+"""All methods on one table, over a range of distortions: what an analyst keeps beside what an attacker recovers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import InvalidInputError
+from tacit.measure import attacks as attacking
+from tacit.measure import classifier_scores, clustering_accuracy, label_agreement
+from tacit.measure.attacks import Finding
+from tacit.measure.clusters import cluster_labels
+from tacit.perturb.clusters import k_means
+from tacit.perturb.named import NEED_LABELS, RELEASES, named_release
+from tacit.perturb.private_table import PrivateTable
+from tacit.validation import check_seed
+
+PRIVATE = "private-table"
+COMPARED = (*(name for name in RELEASES if name != "hide-membership"), PRIVATE)
+TEST_SHARE = 0.3
+BOUNDS_FROM_DATA = "bounds taken from the data, for this comparison only: a real release needs public ones"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One release among many.
+
+    Attributes
+    ----------
+    method, setting : str
+    utility : float
+        AUC of a classifier trained on the release and tested on other, original rows; or clustering accuracy.
+    leak : float
+        The most that any attack gains over an attacker without the release, as a share of what there is to gain.
+    attacks : dict of str to float
+        The gain of each attack.
+    distortion : float or None
+        Value difference; none for synthetic rows, which belong to no original ones.
+    note : str
+        Why there are no figures, or what to know about them.
+    """
+
+    method: str
+    setting: str
+    utility: float | None = None
+    leak: float | None = None
+    attacks: dict[str, float] = field(default_factory=dict)
+    distortion: float | None = None
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def compare_releases(
+    table: NDArray[np.float64],
+    labels: NDArray[Any] | None = None,
+    *,
+    methods: Sequence[str] = COMPARED,
+    distortions: Sequence[float] = (0.05, 0.1, 0.2, 0.4),
+    epsilons: Sequence[float] = (0.5, 1.0, 3.0, 10.0),
+    delta: float = 1e-6,
+    bounds: Any = None,
+    classifier: str = "logistic-l1",
+    n_clusters: int = 3,
+    settings: Mapping[str, Any] | None = None,
+    random_state: int = 0,
+    advance: Callable[[str], None] = lambda stage: None,
+) -> list[Compared]:
+    """Release a part of the table's rows by every method, and measure each release.
+
+    Parameters
+    ----------
+    table : ndarray of shape (n_rows, n_columns)
+        Numbers, none missing.
+    labels : ndarray, optional
+        Classes. With them, utility is the AUC of `classifier` trained on the release and tested on the original form of rows kept
+        out; without, the share of rows that k-means leaves in their cluster.
+    methods : sequence of str
+    distortions : sequence of float
+        Value differences to reach. A method that cannot says so in its note.
+    epsilons, delta, bounds
+        For the private table; bounds as one pair a column. They are taken from the data if not given, which is noted: fit for a
+        comparison, not for a release.
+    classifier : str
+        See `tacit.measure.CLASSIFIERS`.
+    n_clusters : int
+    settings : mapping, optional
+        Further settings of methods that have them, as ``{"scale": "range"}``.
+    random_state : int
+    advance : callable
+        Told the name of each method before it runs.
+    """
+    seed = check_seed(random_state)
+    kept_out = np.random.default_rng(seed).random(len(table)) < TEST_SHARE
+    rows, others = table[~kept_out], table[kept_out]
+    classes = None if labels is None else (np.asarray(labels)[~kept_out], np.asarray(labels)[kept_out])
+    judge = _Judge(rows, others, classes, classifier, n_clusters, seed)
+    found: list[Compared] = []
+    for name in methods:
+        advance(name)
+        if name == PRIVATE:
+            found += [judge.private(epsilon, delta, bounds) for epsilon in epsilons]
+        elif name in NEED_LABELS and labels is None:
+            found.append(Compared(name, "", note="needs labels"))
+        else:
+            found += [judge.release(name, target, dict(settings or {})) for target in distortions]
+    return found
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """What every release is held against."""
+
+    rows: NDArray[np.float64]
+    others: NDArray[np.float64]
+    classes: tuple[NDArray[Any], NDArray[Any]] | None
+    classifier: str
+    n_clusters: int
+    seed: int
+
+    def release(self, name: str, target: float, settings: dict[str, Any]) -> Compared:
+        setting = f"distortion {target:g}"
+        if "nmf" in name and name != "nmf":
+            settings["n_clusters"] = self.n_clusters
+        method = named_release(name, target_distortion=target, random_state=self.seed, **settings)
+        try:
+            released = method.fit_transform(self.rows, None if self.classes is None else self.classes[0])
+        except InvalidInputError as error:
+            return Compared(name, setting, note=f"cannot: {error.expected}")
+        utility = (
+            clustering_accuracy(self.rows, released, self.n_clusters, random_state=self.seed)
+            if self.classes is None
+            else self._auc(released, self.classes[0])
+        )
+        return self._measured(name, setting, released, utility, distortion=method.distortion_)
+
+    def private(self, epsilon: float, delta: float, bounds: Any) -> Compared:
+        setting = f"epsilon {epsilon:g}"
+        note = "" if bounds is not None else BOUNDS_FROM_DATA
+        limits = np.column_stack([self.rows.min(axis=0), self.rows.max(axis=0)]) if bounds is None else bounds
+        width = self.rows.shape[1]
+        data, categories, pairs = self.rows, None, dict(zip(map(str, range(width)), np.asarray(limits), strict=True))
+        if self.classes is not None:
+            names, codes = np.unique(self.classes[0], return_inverse=True)
+            data, categories = np.column_stack([self.rows, codes]), {str(width): list(range(len(names)))}
+        model = PrivateTable(
+            epsilon=epsilon,
+            delta=delta,
+            bounds=pairs,
+            categories=categories,
+            label=None if categories is None else width,
+        ).fit(data)
+        drawn = model.sample(len(data), random_state=self.seed)
+        released = drawn[:, :width]
+        if self.classes is None:
+            utility = self._clusters_found(released)
+        else:
+            utility = self._auc(released, names[drawn[:, width].astype(int)])
+        return self._measured(PRIVATE, setting, released, utility, note=note)
+
+    def _auc(self, released: NDArray[np.float64], labels: NDArray[Any]) -> float:
+        assert self.classes is not None
+        return float(classifier_scores(released, labels, self.others, self.classes[1], self.classifier)[1])
+
+    def _clusters_found(self, synthetic: NDArray[np.float64]) -> float:
+        """Return how well the clusters of synthetic rows sort the original ones."""
+        (before,) = cluster_labels((self.rows,), self.n_clusters, random_state=self.seed)
+        after = k_means(synthetic, self.n_clusters, self.seed).predict(self.rows)
+        return label_agreement(before, after)
+
+    def _measured(
+        self, name: str, setting: str, released: Any, utility: float, *, distortion: float | None = None, note: str = ""
+    ) -> Compared:
+        seed = self.seed
+        findings: list[Finding] = [
+            attacking.record_linkage(self.rows, released, sample=2000, random_state=seed),
+            attacking.known_sample_regression(self.rows, released, random_state=seed),
+            attacking.noise_estimation(self.rows, released),
+            attacking.spectral_filtering(self.rows, released),
+            attacking.attribute_inference(self.rows, released, sample=500, random_state=seed),
+            attacking.membership(self.rows, released, outsiders=self.others, sample=2000, random_state=seed),
+        ]
+        gains = {finding.attack.split(" from")[0]: gain(finding) for finding in findings}
+        return Compared(name, setting, utility, max(gains.values()), gains, distortion, note)
+
+
+def gain(finding: Finding) -> float:
+    """Return what an attack recovers beyond the baseline, as a share of what the baseline leaves to recover."""
+    left = 1 - finding.baseline
+    return 0.0 if left <= 0 else float(np.clip((finding.recovered - finding.baseline) / left, 0.0, 1.0))

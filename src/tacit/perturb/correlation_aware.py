@@ -1,0 +1,187 @@
+"""Correlation-aware perturbation (CAP): columns that go with the label move towards class means, the others get noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from tacit.errors import InvalidInputError
+from tacit.perturb.base import Release, Rows
+from tacit.perturb.correlation import label_codes, label_correlations
+from tacit.perturb.search import Range
+from tacit.perturb.table import fill_missing
+from tacit.validation import check_choice, check_count, check_non_negative, check_positive
+
+FORMS = ("class", "leaf")
+MOST_PERCENT = 2.0
+
+
+class CorrelationAware(Release):
+    r"""Change values so that what linear classifiers use of them is kept.
+
+    In a column whose correlation with the label is above :math:`\eta`, a value of class c becomes
+
+    .. math:: \tilde a_{ij} = a_{ij} + p\, u_{ij} (\mu_{cj} - a_{ij}), \qquad u_{ij} \sim U[0, 1],
+
+    which moves it towards its class mean; in every other column it gets noise :math:`p\, r_j (u_{ij} - 1/2)` with the column's
+    range :math:`r_j`. For trees, ``form="leaf"`` takes the means of the leaves of a decision tree in place of those of classes.
+
+    Parameters
+    ----------
+    percent : float in (0, 2], optional
+        The share p. Up to 2 no value leaves the span of its class around the mean.
+    eta : float, default=0.1
+        The least absolute correlation of a column that goes with the label.
+    form : {"class", "leaf"}, default="class"
+    leaf_rows : int, default=10
+        Fewest rows of a leaf.
+    ordered : bool, default=False
+        Whether the classes have an order. Those that have none are compared two at a time.
+    classes : sequence, optional
+        All classes, in order; sorted if not given.
+    level : float, optional
+        Another name of `percent`.
+    target_distortion : float, optional
+        In their place: the value difference to reach.
+    columns, others, missing, random_state
+        As in `AdditiveNoise`.
+    scale : {"range", "unit", "standard", "none"}, default="none"
+        As in `AdditiveNoise`; it makes no difference here, up to rounding.
+
+    Attributes
+    ----------
+    level_, distortion_, n_imputed_, guarantee_
+        As in `AdditiveNoise`.
+    correlations_ : ndarray of shape (n_columns,)
+        Absolute correlation of each column with the label.
+    predictors_ : ndarray of bool
+        Which of them are above `eta`.
+
+    Notes
+    -----
+    `fit_transform` knows the labels of the rows it is given. `transform` does not: it moves a row towards the class means
+    weighted by how likely each class is for it (Gaussian naive Bayes on the fitted table), or towards its leaf's mean. The thesis
+    perturbs test rows by their true labels, which tells a classifier the answer: `transform_with_labels` does that, to
+    reproduce it.
+
+    Privacy
+    -------
+    None is proven.
+
+    References
+    ----------
+    Thapa 2013, chapter 5 and section 6.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.perturb import CorrelationAware
+    >>> generator = np.random.default_rng(0)
+    >>> y = generator.integers(2, size=300)
+    >>> table = np.column_stack([y + generator.normal(size=300), generator.normal(size=300)])
+    >>> released = CorrelationAware(0.8, eta=0.3, random_state=0).fit_transform(table, y)
+    >>> bool(np.corrcoef(released[:, 0], y)[0, 1] > np.corrcoef(table[:, 0], y)[0, 1])
+    True
+    """
+
+    _level_name = "percent"
+    _noisy = True
+
+    def __init__(
+        self,
+        percent: float | None = None,
+        *,
+        eta: float = 0.1,
+        form: str = "class",
+        leaf_rows: int = 10,
+        ordered: bool = False,
+        classes: Any = None,
+        level: float | None = None,
+        target_distortion: float | None = None,
+        columns: Any = None,
+        others: str = "refuse",
+        missing: str = "refuse",
+        scale: str = "none",
+        random_state: int | None = None,
+    ) -> None:
+        self.percent = percent
+        self.eta = eta
+        self.form = form
+        self.leaf_rows = leaf_rows
+        self.ordered = ordered
+        self.classes = classes
+        self.level = level
+        self.target_distortion = target_distortion
+        self.columns = columns
+        self.others = others
+        self.missing = missing
+        self.scale = scale
+        self.random_state = random_state
+
+    def transform_with_labels(self, X: Any, y: Any) -> Any:
+        """Return the release of other rows by their *true labels*, as in the thesis.
+
+        A classifier tested on it does better than on rows whose labels nobody knows: use it to reproduce figures only.
+        """
+        check_is_fitted(self)
+        chosen = self._read(X, reset=False)
+        values, _, self.n_imputed_ = fill_missing(chosen.values, self.missing, chosen.names, self._fills)
+        rows = self._scaling.down(values)
+        codes, _ = label_codes(y, len(rows), self._classes)
+        return chosen.rebuilt(self._scaling.up(self._moved(rows, self._targets(rows, codes), self.level_)))
+
+    def _learn(self, rows: Rows, y: Any) -> None:
+        check_choice(self.form, "form", FORMS)
+        eta = check_non_negative(self.eta, "eta")
+        codes, self._classes = label_codes(y, len(rows), self.classes)
+        self.correlations_ = label_correlations(rows, codes, ordered=bool(self.ordered))
+        self.predictors_ = self.correlations_ > eta
+        self._range = np.ptp(rows, axis=0)
+        if self.form == "leaf":
+            from sklearn.tree import DecisionTreeClassifier
+
+            leaf_rows = check_count(self.leaf_rows, "leaf_rows")
+            self._tree = DecisionTreeClassifier(min_samples_leaf=leaf_rows, random_state=int(self._seed % 2**31))
+            regions = self._tree.fit(rows, codes).apply(rows)
+        else:
+            from sklearn.naive_bayes import GaussianNB
+
+            self._bayes = GaussianNB().fit(rows, codes)
+            regions = codes
+        self._means = np.full((int(regions.max()) + 1, rows.shape[1]), np.nan)
+        for region in np.unique(regions):
+            self._means[region] = rows[regions == region].mean(axis=0)
+        self._fitted_targets = self._targets(rows, codes)
+
+    def _settings(self, rows: Rows) -> Range:
+        return Range(0.0, MOST_PERCENT)
+
+    def _check_level(self, value: Any) -> float:
+        percent = check_positive(value, "percent")
+        if percent > MOST_PERCENT:
+            raise InvalidInputError("percent in (0, 2]", value, "1 is 100%; beyond 2, values would leave their class.")
+        return percent
+
+    def _change(self, rows: Rows, level: float) -> Rows:
+        return self._moved(rows, self._fitted_targets, level)
+
+    def _change_new(self, rows: Rows) -> Rows:
+        if self.form == "leaf":
+            return self._moved(rows, self._targets(rows, None), self.level_)
+        likely = self._bayes.predict_proba(rows) @ self._means[self._bayes.classes_]
+        return self._moved(rows, likely, self.level_)
+
+    def _targets(self, rows: Rows, codes: NDArray[np.intp] | None) -> Rows:
+        regions = self._tree.apply(rows) if self.form == "leaf" else codes
+        found: Rows = self._means[regions]
+        return found
+
+    def _moved(self, rows: Rows, targets: Rows, percent: float) -> Rows:
+        uniform = self._generator(rows).random(rows.shape)
+        towards = uniform * (targets - rows)
+        noise = (uniform - 0.5) * self._range
+        changed: Rows = rows + percent * np.where(self.predictors_, towards, noise)
+        return changed

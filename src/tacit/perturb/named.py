@@ -1,0 +1,55 @@
+"""Methods by name, as the command line and comparisons use them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from tacit.errors import InvalidInputError, words
+from tacit.perturb.base import Release
+from tacit.perturb.compressed_nmf import CompressedNMF
+from tacit.perturb.constrained_nmf import ConstrainedNMF
+from tacit.perturb.correlation_aware import CorrelationAware
+from tacit.perturb.hide_membership import HideMembership
+from tacit.perturb.neighbourhood_aware import NeighbourhoodAware
+from tacit.perturb.nmf_release import NMFRelease
+from tacit.perturb.noise import AdditiveNoise
+from tacit.perturb.truncated_svd import TruncatedSVDRelease
+from tacit.validation import check_choice
+
+RELEASES: dict[str, tuple[type[Release], dict[str, Any]]] = {
+    "uniform-noise": (AdditiveNoise, {"kind": "uniform"}),
+    "normal-noise": (AdditiveNoise, {"kind": "normal"}),
+    "truncated-svd": (TruncatedSVDRelease, {}),
+    "nmf": (NMFRelease, {}),
+    "constrained-nmf": (ConstrainedNMF, {}),
+    "sparsified-nmf": (ConstrainedNMF, {"sparsify": 0.03}),
+    "compressed-nmf": (CompressedNMF, {}),
+    "correlation-aware": (CorrelationAware, {}),
+    "correlation-aware-leaves": (CorrelationAware, {"form": "leaf"}),
+    "neighbourhood-aware": (NeighbourhoodAware, {}),
+    "hide-membership": (HideMembership, {}),
+}
+NEED_LABELS = ("correlation-aware", "correlation-aware-leaves")
+
+
+def named_release(name: str, **settings: Any) -> Release:
+    """Return the method of this name; settings that are None are left at their defaults, unknown ones are refused.
+
+    Examples
+    --------
+    >>> from tacit.perturb import named_release
+    >>> named_release("normal-noise", level=0.1).kind
+    'normal'
+    """
+    kind, defaults = RELEASES[check_choice(name, "method", RELEASES)]
+    given = {key: value for key, value in settings.items() if value is not None}
+    known = set(inspect.signature(kind).parameters)
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise InvalidInputError(
+            f"settings of {name} among {sorted(known)}",
+            words(", ".join(unknown)),
+            "Leave these out, or take another method.",
+        )
+    return kind(**{**defaults, **given})

@@ -1,0 +1,166 @@
+"""Neighbourhood-aware perturbation (NAP): values move within small neighbourhoods of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tacit.measure import value_difference
+from tacit.perturb.base import Release, Rows
+from tacit.perturb.leaders import leader_clusters
+from tacit.perturb.search import Range
+from tacit.validation import check_choice, check_positive
+
+CENTRES = ("leader", "mean")
+FULL = 2.0
+
+
+class NeighbourhoodAware(Release):
+    r"""Move every value to the other side of its neighbourhood's centre, by chance, and at most as far as it was from it.
+
+    .. math:: \tilde a_{ij} = a_{ij} + s\, u_{ij} (m_{ij} - a_{ij}), \qquad u_{ij} \sim U[0, 1],\ s = 2
+
+    m is the centre of the row's neighbourhood, found by leader clustering: the first free row leads all free rows nearer than
+    the radius. Small neighbourhoods keep covariances, and with them what non-linear classifiers use.
+
+    Parameters
+    ----------
+    radius : float, optional
+        Of a neighbourhood, in the scale of the method (with ``scale="range"``, columns run from 0 to 1).
+    centre : {"leader", "mean"}, default="leader"
+        What rows move about. A leader does not move at all: its values are released as they are. With "mean" only rows that are
+        alone in their neighbourhood stay.
+    level : float, optional
+        Another name of `radius`.
+    target_distortion : float, optional
+        In their place: the value difference to reach.
+    columns, others, missing, scale, random_state
+        As in `AdditiveNoise`.
+
+    Attributes
+    ----------
+    level_ : float
+        The radius.
+    strength_ : float
+        The factor s: 2, or a little less where a target lies between two radii.
+    n_neighbourhoods_ : int
+    n_unchanged_ : int
+        Fitted rows that were released as they are.
+    distortion_, n_imputed_, guarantee_
+        As in `AdditiveNoise`.
+
+    Notes
+    -----
+    Rows that were not fitted join the neighbourhoods of those that were; what is in none of them forms new ones. No label is
+    used.
+
+    Privacy
+    -------
+    None is proven. `n_unchanged_` rows are not changed at all.
+
+    References
+    ----------
+    Thapa 2013, chapter 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.perturb import NeighbourhoodAware
+    >>> table = np.random.default_rng(0).random((300, 2))
+    >>> method = NeighbourhoodAware(0.2, random_state=0)
+    >>> released = method.fit_transform(table)
+    >>> bool(np.abs(released - table).max() < 2 * 0.2)
+    True
+    """
+
+    _level_name = "radius"
+    _noisy = True
+
+    def __init__(
+        self,
+        radius: float | None = None,
+        *,
+        centre: str = "leader",
+        level: float | None = None,
+        target_distortion: float | None = None,
+        columns: Any = None,
+        others: str = "refuse",
+        missing: str = "refuse",
+        scale: str = "range",
+        random_state: int | None = None,
+    ) -> None:
+        self.radius = radius
+        self.centre = centre
+        self.level = level
+        self.target_distortion = target_distortion
+        self.columns = columns
+        self.others = others
+        self.missing = missing
+        self.scale = scale
+        self.random_state = random_state
+
+    def _learn(self, rows: Rows, y: Any) -> None:
+        check_choice(self.centre, "centre", CENTRES)
+        self.strength_ = FULL
+
+    def _settings(self, rows: Rows) -> Range:
+        # beyond the diagonal of the box around all rows, everything is one neighbourhood
+        return Range(0.0, 1.01 * float(np.linalg.norm(np.ptp(rows, axis=0))))
+
+    def _choose_level(self, values: Rows, scaled: Rows, released: Callable[[float], Rows]) -> float:
+        """Return a radius that distorts at least as much as asked, and set the strength that distorts exactly so.
+
+        Neighbourhoods change in jumps, so no radius need reach a target; the distortion grows in proportion to the strength.
+        """
+        if self._asked() is not None or self.target_distortion is None:
+            return super()._choose_level(values, scaled, released)
+        target = check_positive(self.target_distortion, "target_distortion")
+        settings = self._settings(scaled)
+        high = settings.most
+        found = value_difference(values, released(high))
+        if found < target:
+            return super()._choose_level(values, scaled, released)  # which says so
+        low = high / 4  # down from above: small radii, with many neighbourhoods, take longest
+        while (distortion := value_difference(values, released(low))) > target:
+            low, high, found = low / 4, low, distortion
+        while high > 1.1 * low and found > 1.1 * target:
+            middle = math.sqrt(low * high)
+            distortion = value_difference(values, released(middle))
+            if distortion < target:
+                low = middle
+            else:
+                high, found = middle, distortion
+        self.strength_ = FULL * target / found
+        return high
+
+    def _change(self, rows: Rows, level: float) -> Rows:
+        changed = self._moved(rows, level, None)
+        self.n_unchanged_ = int((changed == rows).all(axis=1).sum())
+        return changed
+
+    def _change_new(self, rows: Rows) -> Rows:
+        return self._moved(rows, self.level_, self._leaders)
+
+    def _moved(self, rows: Rows, radius: float, known: Rows | None) -> Rows:
+        found = leader_clusters(rows, radius, known)
+        centres = found.leaders
+        if known is None:
+            self._leaders = centres
+            self.n_neighbourhoods_ = len(centres)
+            if self.centre == "mean":
+                self._centres = centres = _means(rows, found.members, len(centres))
+        elif self.centre == "mean":
+            centres = np.vstack([self._centres, centres[len(known) :]])
+        uniform = self._generator(rows).random(rows.shape)
+        changed: Rows = rows + self.strength_ * uniform * (centres[found.members] - rows)
+        return changed
+
+
+def _means(rows: Rows, members: Any, count: int) -> Rows:
+    sums = np.zeros((count, rows.shape[1]))
+    np.add.at(sums, members, rows)
+    means: Rows = sums / np.bincount(members, minlength=count)[:, None]
+    return means

@@ -1,0 +1,84 @@
+"""Truncated singular value decomposition: the table's best approximation of low rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tacit.perturb.base import Rows
+from tacit.perturb.low_rank import LowRank
+
+
+class TruncatedSVDRelease(LowRank):
+    r"""Release the best approximation of low rank, :math:`\tilde A = U_k \Sigma_k V_k^\top`.
+
+    A rank between whole ones, as 2.4, keeps two components and 0.4 of the third, so that every distortion between those of
+    rank 1 and of full rank can be reached. New rows are projected: :math:`\tilde x = x V_k V_k^\top`.
+
+    Parameters
+    ----------
+    rank : float, optional
+        Components to keep.
+    level : float, optional
+        Another name of `rank`.
+    target_distortion : float, optional
+        In their place: the value difference to reach.
+    columns, others, missing, random_state
+        As in `AdditiveNoise`. There is nothing random here.
+    scale : {"range", "unit", "standard", "none"}, default="none"
+        As in `AdditiveNoise`.
+
+    Attributes
+    ----------
+    level_, distortion_, n_imputed_, guarantee_
+        As in `AdditiveNoise`.
+    components_ : ndarray of shape (n_components, n_columns)
+        Right singular vectors of the scaled table.
+
+    Privacy
+    -------
+    None is proven. Distances between rows are hardly changed, so rows can be linked: see `tacit.measure.attacks`.
+
+    References
+    ----------
+    Wang et al. 2006; Thapa 2013, sections 4.9 and 6.2.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.perturb import TruncatedSVDRelease
+    >>> table = np.random.default_rng(0).random((50, 4))
+    >>> int(np.linalg.matrix_rank(TruncatedSVDRelease(2).fit_transform(table)))
+    2
+    """
+
+    def __init__(
+        self,
+        rank: float | None = None,
+        *,
+        level: float | None = None,
+        target_distortion: float | None = None,
+        columns: Any = None,
+        others: str = "refuse",
+        missing: str = "refuse",
+        scale: str = "none",
+        random_state: int | None = 0,
+    ) -> None:
+        self.rank = rank
+        self.level = level
+        self.target_distortion = target_distortion
+        self.columns = columns
+        self.others = others
+        self.missing = missing
+        self.scale = scale
+        self.random_state = random_state
+
+    def _learn(self, rows: Rows, y: Any) -> None:
+        self._check_rank(rows)
+        self.components_ = np.linalg.svd(rows, full_matrices=False)[2]
+
+    def _change(self, rows: Rows, level: float) -> Rows:
+        kept = np.clip(level - np.arange(len(self.components_)), 0.0, 1.0)
+        projected: Rows = ((rows @ self.components_.T) * kept) @ self.components_
+        return projected

@@ -1,0 +1,168 @@
+"""`tacit measure` on tables, as a user runs it: the report, the verdict, and files that do not fit together."""
+
+import json
+
+import numpy as np
+import polars
+import pytest
+import typer
+from test_cli import invoke, tacit_command
+from typer.testing import CliRunner
+
+from tacit.cli.measure import TableUnlessNamed
+from tacit.errors import InvalidInputError
+from tacit.measure import CLASSIFIERS
+
+
+@pytest.fixture(scope="module")
+def frame():
+    generator = np.random.default_rng(0)
+    kinds = generator.integers(0, 2, size=160)
+    values = generator.normal(size=(160, 2)) @ generator.normal(size=(2, 4)) + 3 * kinds[:, None]
+    columns = {f"x{place}": values[:, place] for place in range(4)}
+    return polars.DataFrame({**columns, "kind": np.array(["oak", "elm"])[kinds]})
+
+
+@pytest.fixture(scope="module")
+def files(frame, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("measure")
+    generator = np.random.default_rng(1)
+    noisy = frame.with_columns([frame[f"x{place}"] + 0.3 * generator.normal(size=160) for place in range(4)])
+    fresh = frame.with_columns([polars.Series(f"x{place}", generator.normal(size=160)) for place in range(4)])
+    for name, table in {"original": frame, "release": noisy, "fresh": fresh}.items():
+        table.write_csv(folder / f"{name}.csv")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def measured(files):
+    arguments = [files / "original.csv", files / "release.csv", "--label", "kind", "--output", files / "out"]
+    found = tacit_command("measure", *arguments, "--json")
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout)
+
+
+def test_one_report_with_everything(files, measured):
+    page = (files / "out" / "report.html").read_text()
+    for heading in (
+        *("Verdict", "Distortion", "Clusters kept", "What classifiers learn", "What attackers recover"),
+        *("Distributions", "Two components", "Clusters"),
+    ):
+        assert f"<h2>{heading}</h2>" in page
+    assert page.count("<svg") == 5
+    assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    )
+    assert json.loads((files / "out" / "result.json").read_text()) == measured
+
+
+def test_the_figures_are_those_of_the_library(files, frame, measured):
+    from tacit.measure import canonical_correlation, value_difference
+    from tacit.measure.attacks import record_linkage
+
+    numbers = [f"x{place}" for place in range(4)]
+    release = polars.read_csv(files / "release.csv").select(numbers)
+    table = frame.select(numbers)
+    assert measured["columns"] == numbers
+    assert measured["rows"] == 160
+    assert measured["distortion"]["value difference (VD)"] == pytest.approx(value_difference(table, release))
+    assert measured["distortion"]["canonical correlation (CCA)"] == pytest.approx(canonical_correlation(table, release))
+    assert measured["attacks"][0]["recovered"] == pytest.approx(record_linkage(table, release).recovered)
+    assert measured["attacks"][0]["top_5"]["recovered"] >= measured["attacks"][0]["recovered"]
+    assert measured["attacks"][0]["top_5"]["leaks"]
+    assert [score["classifier"] for score in measured["panel"]] == list(CLASSIFIERS)
+    assert measured["n_clusters"] == 2
+    assert len(measured["attacks"]) == 7
+
+
+def test_the_verdict_names_what_leaks(measured):
+    assert measured["verdict"].startswith("The release keeps")
+    assert "hides little" in measured["verdict"]
+    assert "no guarantee" in measured["verdict"]
+
+
+def test_an_unrelated_table_leaks_nothing_and_is_of_no_use(files, tmp_path):
+    found = invoke("measure", files / "original.csv", files / "fresh.csv", "--label", "kind", "--output", tmp_path)
+    assert found.exit_code == 0, found.output
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert "loses much of its use" in result["verdict"]
+    assert "nothing beyond chance" in result["verdict"]
+    assert not any(attack["leaks"] for attack in result["attacks"])
+    assert result["verdict"] in found.output
+
+
+def test_without_a_label_chosen_columns_are_measured(files, tmp_path):
+    arguments = [files / "original.csv", files / "release.csv", "--columns", "x0, x2", "--clusters", 3]
+    found = invoke("measure", *arguments, "--neighbours", 4, "--output", tmp_path, "--json")
+    result = json.loads(found.output)
+    assert result["columns"] == ["x0", "x2"]
+    assert result["panel"] == []
+    assert result["n_clusters"] == 3
+    assert "neighbour overlap (of 4)" in result["distortion"]
+
+
+def test_parquet_and_a_release_without_the_label(files, frame, tmp_path):
+    frame.drop("kind").write_parquet(tmp_path / "same.parquet")
+    arguments = [files / "original.csv", tmp_path / "same.parquet", "--label", "kind", "--output", tmp_path / "out"]
+    result = json.loads(invoke("measure", *arguments, "--test-rows", "released", "--json").output)
+    assert result["distortion"]["value difference (VD)"] == pytest.approx(0, abs=1e-12)
+    assert result["clustering_accuracy"] == 1
+    assert {score["test_rows"] for score in result["panel"]} == {"released"}
+
+
+def test_the_command_may_be_named_and_others_may_stand_beside_it(files, tmp_path):
+    named = invoke(
+        "measure", "table", files / "original.csv", files / "release.csv", "--columns", "x0,x1", "--output", tmp_path
+    )
+    assert named.exit_code == 0
+    assert "original.csv" in invoke("measure", "--help").output
+    app = typer.Typer(cls=TableUnlessNamed)
+    app.command("table")(lambda original: typer.echo(f"table {original}"))
+    app.command("ksdp")(lambda sample: typer.echo(f"ksdp {sample}"))
+    run = CliRunner().invoke
+    assert run(app, ["a.csv"]).output == "table a.csv\n"
+    assert run(app, ["table", "a.csv"]).output == "table a.csv\n"
+    assert run(app, ["ksdp", "a.npz"]).output == "ksdp a.npz\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "extra", "message"),
+    [
+        (lambda frame: frame.head(159), [], "to have 160 rows, as"),
+        (lambda frame: frame.reverse(), [], "rows with another kind"),
+        (lambda frame: frame.rename({"x1": "y1"}), [], "without x1; with y1"),
+        (lambda frame: frame.with_columns(x2=polars.lit("many")), [], "other kinds in x2"),
+        (lambda frame: frame.with_columns(x2=polars.when(polars.col("x2") > 0).then("x2")), [], "in x2"),
+        (lambda frame: frame, ["--neighbours", "160"], "k to be below 160"),
+        (lambda frame: frame, ["--clusters", "500"], "at most 160, the number of distinct rows"),
+        (lambda frame: frame, ["--columns", "x0,x9"], "x9"),
+        (lambda frame: frame, ["--test-rows", "both"], "test_rows to be one of"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(files, frame, tmp_path, change, extra, message):
+    change(frame).write_csv(tmp_path / "release.csv")
+    arguments = ["measure", files / "original.csv", tmp_path / "release.csv", "--label", "kind"]
+    found = invoke(*arguments, "--output", tmp_path / "out", *extra)
+    assert isinstance(found.exception, InvalidInputError)
+    assert message in str(found.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_constant_columns_and_single_rows_are_refused(frame, tmp_path):
+    constant = frame.with_columns(x3=polars.lit(2.0))
+    constant.write_csv(tmp_path / "constant.csv")
+    found = invoke("measure", tmp_path / "constant.csv", tmp_path / "constant.csv", "--label", "kind")
+    assert "a single value in x3" in str(found.exception)
+    frame.head(1).write_csv(tmp_path / "one.csv")
+    found = invoke("measure", tmp_path / "one.csv", tmp_path / "one.csv", "--columns", "x0,x1")
+    assert "at least 6 rows" in str(found.exception)
+    gaps = frame.with_columns(kind=polars.when(polars.col("x0") > 0).then("kind"))
+    gaps.write_csv(tmp_path / "gaps.csv")
+    found = invoke("measure", tmp_path / "gaps.csv", tmp_path / "gaps.csv", "--label", "kind")
+    assert "a label in every row" in str(found.exception)
+
+
+def test_an_error_is_a_message_and_an_exit_code(files, tmp_path):
+    found = tacit_command("measure", files / "original.csv", tmp_path / "nothing.csv", "--json")
+    assert found.returncode == 2
+    assert "does not exist" in json.loads(found.stdout)["error"]["message"]

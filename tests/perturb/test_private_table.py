@@ -1,0 +1,197 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy.stats import chi2_contingency, norm
+from sklearn.base import clone
+
+import tacit
+from tacit.channel import check_neighbours
+from tacit.errors import BudgetError, InvalidInputError
+from tacit.perturb import PrivateTable
+from tacit.perturb.copula import as_correlation, kept_by_clipping, normal_scores, score_length, to_simplex
+
+ROWS = 4000
+GENERATOR = np.random.default_rng(0)
+FIRST = GENERATOR.normal(size=ROWS)
+TABLE = np.column_stack([FIRST, 0.8 * FIRST + 0.6 * GENERATOR.normal(size=ROWS), GENERATOR.exponential(size=ROWS)])
+CLASSES = np.where(FIRST + GENERATOR.normal(size=ROWS) > 0.5, "ill", "well")
+FRAME = pl.DataFrame({"a": TABLE[:, 0], "b": TABLE[:, 1], "state": CLASSES, "c": TABLE[:, 2]})
+BOUNDS = {"a": (-4, 4), "b": (-4, 4), "c": (0, 8)}
+STATES = {"state": ["well", "ill"]}
+
+
+def private(**settings):
+    return PrivateTable(**{"epsilon": 2.0, "bounds": BOUNDS, "categories": STATES, "label": "state", **settings})
+
+
+def test_without_noise_the_model_is_the_table():
+    model = PrivateTable(epsilon=np.inf, bounds=[(-4, 4), (-4, 4), (0, 8)], bins=40).fit(TABLE)
+    assert model.count_ == ROWS
+    counts, _ = np.histogram(TABLE[:, 0], bins=40, range=(-4, 4))
+    np.testing.assert_allclose(model.marginals_[0, :40], counts / ROWS, atol=1e-12)
+    synthetic = model.sample(20000, random_state=0)
+    np.testing.assert_allclose(synthetic.mean(axis=0), TABLE.mean(axis=0), atol=0.05)
+    np.testing.assert_allclose(synthetic.std(axis=0), TABLE.std(axis=0), rtol=0.05)
+    np.testing.assert_allclose(np.corrcoef(synthetic.T), np.corrcoef(TABLE.T), atol=0.06)
+    assert not model.guarantee_.holds
+
+
+def test_the_guarantee_is_for_the_whole_fit_and_names_what_is_public():
+    model = private(delta=1e-5).fit(FRAME)
+    assert model.guarantee_.holds
+    assert model.guarantee_.epsilon <= 2.0
+    assert model.guarantee_.unit == "row"
+    assert "bounds, categories" in str(model.guarantee_)
+    assert sum(release.count for release in model.guarantee_.releases) >= 2
+
+
+def test_with_noise_it_is_near_the_table():
+    model = private(insecure_seed=1).fit(FRAME)
+    synthetic = model.sample(8000, random_state=0)
+    assert synthetic.columns == FRAME.columns
+    assert abs(model.count_ - ROWS) < 200
+    assert abs((synthetic["state"] == "ill").mean() - (CLASSES == "ill").mean()) < 0.05
+    assert abs(np.corrcoef(synthetic["a"], synthetic["b"])[0, 1] - 0.8) < 0.15
+    for name in ("a", "b", "c"):
+        assert abs(synthetic[name].mean() - FRAME[name].mean()) < 0.2
+        assert BOUNDS[name][0] <= synthetic[name].min() <= synthetic[name].max() <= BOUNDS[name][1]
+    # the label still goes with the column that it was made from
+    ill, well = (synthetic.filter(pl.col("state") == state)["a"].mean() for state in ("ill", "well"))
+    assert ill - well > 0.5
+
+
+def test_synthetic_rows_are_no_rows_of_the_table():
+    synthetic = private(epsilon=50.0).fit(FRAME).sample(2000)
+    assert not set(synthetic["a"]) & set(FRAME["a"])
+
+
+def test_categories_keep_their_association():
+    generator = np.random.default_rng(1)
+    size = generator.integers(3, size=3000)
+    colour = np.where(generator.random(3000) < 0.8, size, generator.integers(3, size=3000))
+    frame = pd.DataFrame({"size": size, "colour": np.array(["red", "green", "blue"])[colour]})
+    model = PrivateTable(
+        epsilon=5.0, categories={"size": [0, 1, 2], "colour": ["red", "green", "blue"]}, insecure_seed=0
+    ).fit(frame)
+    synthetic = model.sample(3000, random_state=0)
+    assert isinstance(synthetic, pd.DataFrame)
+    assert set(synthetic["colour"]) == {"red", "green", "blue"}
+    before, after = (
+        chi2_contingency(pd.crosstab(table["size"], table["colour"])).statistic for table in (frame, synthetic)
+    )
+    assert after > before / 3
+
+
+def test_neighbours_with_a_label_are_treated_as_promised():
+    data = FRAME.head(200)
+    far = pl.DataFrame({"a": [1e9], "b": [-1e9], "state": ["ill"], "c": [0.0]})
+
+    def fit(X):
+        model = private(epsilon=30.0, bins=5, insecure_seed=5).fit(X)
+        return {name: getattr(model, name) for name in model._released}
+
+    used = [check_neighbours(fit, data, neighbour).largest for neighbour in (data.head(199), pl.concat([data, far]))]
+    assert 0.3 < max(used) <= 1
+
+
+def test_it_is_charged_and_refused(tmp_path):
+    ledger = tacit.Ledger(tmp_path / "book.db")
+    ledger.open_account("people", epsilon=2.2, delta=1e-5)
+    private(delta=1e-6, ledger=ledger, dataset="people").fit(FRAME)
+    with pytest.raises(BudgetError):
+        private(delta=1e-6, ledger=ledger, dataset="people").fit(FRAME)
+
+
+def test_a_saved_model_samples_the_same(tmp_path):
+    model = private().fit(FRAME)
+    model.save(tmp_path / "table.tacit")
+    loaded = tacit.load(tmp_path / "table.tacit")
+    assert loaded.sample(50, random_state=3).equals(model.sample(50, random_state=3))
+    assert loaded.guarantee_.epsilon == model.guarantee_.epsilon
+    assert not loaded.sample(50).equals(loaded.sample(50))
+
+
+def test_one_column_has_no_correlation_to_pay_for():
+    model = PrivateTable(epsilon=1.0, bounds=(-4, 4)).fit(TABLE[:, :1])
+    np.testing.assert_array_equal(model.correlation_, [[1.0]])
+    assert model.sample(10).shape == (10, 1)
+    assert clone(model).get_params()["bounds"] == (-4, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"bounds": None}, "public bounds or categories for every column"),
+        ({"bounds": {"a": (-4, 4), "b": (-4, 4)}}, "none for c"),
+        ({"bounds": {**BOUNDS, "d": (0, 1)}}, "unknown d"),
+        ({"bounds": {**BOUNDS, "a": (4, -4)}}, "low < high for a"),
+        ({"bounds": {**BOUNDS, "a": (0, np.inf)}}, "low < high for a"),
+        ({"bounds": [(0, 1)] * 3}, "one for each of the 4 columns"),
+        ({"categories": None, "bounds": {**BOUNDS, "state": (0, 1)}}, "the label's classes"),
+        ({"categories": {"state": ["well"]}}, "only the public categories"),
+        ({"categories": {"state": ["well", "well"]}}, "different categories"),
+        ({"categories": {**STATES, "e": [1]}}, "unknown columns e"),
+        ({"label": "sex"}, "label to be a column"),
+        ({"bins": 1}, "bins to be an integer of at least 2"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"adjacency": "both"}, "adjacency"),
+    ],
+)
+def test_what_is_not_public_is_refused_before_anything_is_released(settings, complaint):
+    model = private(**settings)
+    with pytest.raises(InvalidInputError, match=complaint):
+        model.fit(FRAME)
+    assert not hasattr(model, "guarantee_")
+
+
+def test_tables_that_cannot_be_modelled():
+    with pytest.raises(InvalidInputError, match="finite numbers in the column a"):
+        private().fit(FRAME.with_columns(a=pl.lit(np.nan)))
+    with pytest.raises(InvalidInputError, match="numbers in the column state"):
+        private(categories=None, label=None, bounds={**BOUNDS, "state": (0, 1)}).fit(FRAME)
+    with pytest.raises(InvalidInputError, match="rows and columns"):
+        PrivateTable(bounds=(0, 1)).fit(np.zeros(4))
+    with pytest.raises(InvalidInputError, match="a column beside the label"):
+        private(bounds=None).fit(FRAME.select("state"))
+    with pytest.raises(InvalidInputError, match="n_rows"):
+        private().fit(FRAME).sample(0)
+
+
+def test_scores_are_means_of_normal_pieces():
+    scores = normal_scores(np.array([0.5, 0.5]))
+    np.testing.assert_allclose(scores, [-np.sqrt(2 / np.pi), np.sqrt(2 / np.pi)], atol=1e-3)
+    probabilities = np.array([0.1, 0.0, 0.3, 0.6])
+    scores = normal_scores(probabilities)
+    assert abs(probabilities @ scores) < 1e-3  # their mean is that of the normal law
+    assert (np.diff(scores) >= 0).all()
+    draws = norm.ppf(np.random.default_rng(0).uniform(0.1, 0.4, size=200_000))
+    assert scores[2] == pytest.approx(draws.mean(), abs=0.01)
+
+
+def test_clipping_keeps_the_share_it_says():
+    for width in (2, 10):
+        rows = np.random.default_rng(0).normal(size=(200_000, width))
+        kept = np.minimum(np.sum(rows**2, axis=1), score_length(width) ** 2).sum() / np.sum(rows**2)
+        assert kept_by_clipping(width) == pytest.approx(kept, abs=0.005)
+
+
+def test_probabilities_are_the_nearest():
+    np.testing.assert_allclose(to_simplex(np.array([0.2, 0.8])), [0.2, 0.8])
+    np.testing.assert_allclose(to_simplex(np.array([1.2, -0.5, 0.2])), [1.0, 0.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(to_simplex(np.array([-3.0, -3.0])), [0.5, 0.5])
+    values = np.random.default_rng(0).normal(size=6)
+    found = to_simplex(values)
+    assert found.sum() == pytest.approx(1)
+    others = np.random.default_rng(1).dirichlet(np.ones(6), size=2000)
+    assert (np.linalg.norm(others - values, axis=1) >= np.linalg.norm(found - values) - 1e-9).all()
+
+
+def test_a_correlation_of_pure_noise_is_nearly_none_and_always_a_correlation():
+    generator = np.random.default_rng(0)
+    for noise in (1.0, 100.0):
+        matrix = as_correlation(generator.normal(size=45) * noise, np.full(45, 20.0), noise, 10)
+        np.testing.assert_allclose(np.diag(matrix), 1.0)
+        assert np.linalg.eigvalsh(matrix).min() > -1e-9
+        assert np.abs(matrix).max() <= 1 + 1e-9
+    assert np.abs(as_correlation(np.full(3, 1e-9), np.full(3, 20.0), 1.0, 3) - np.eye(3)).max() == 0
