@@ -29,6 +29,7 @@ from tacit.privacy.guarantee import Guarantee
 FORMAT, VERSION = "tacit model", 1
 MODELS = {
     "NMF": "tacit.factor.nmf.estimator",
+    "PrivateBayesianClassifier": "tacit.neural.estimator",
     "PrivateMoments": "tacit.factor.moments",
     "PrivateNMF": "tacit.factor.nmf.private",
     "PrivateRecommender": "tacit.factor.ratings.private",
