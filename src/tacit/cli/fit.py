@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from tacit.cli.fit_neural import neural
 from tacit.cli.fit_nmf import nmf
 from tacit.cli.fit_recommend import recommend
 
 app = typer.Typer(help="Fit a model, private when --epsilon is given; writes a folder.", no_args_is_help=True)
+app.command()(neural)
 app.command()(nmf)
 app.command()(recommend)

@@ -9,7 +9,7 @@ from tacit.neural.dropout import dropout_rates, summarise_rates  # noqa: E402
 from tacit.neural.estimator import PrivateBayesianClassifier  # noqa: E402
 from tacit.neural.program import DivergedError  # noqa: E402
 from tacit.neural.published import compare_thesis  # noqa: E402
-from tacit.neural.scattering import scattering  # noqa: E402
+from tacit.neural.wavelets import scattering  # noqa: E402
 
 __all__ = [
     "DivergedError",

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, words
-from tacit.neural.scattering import scattering
+from tacit.neural.wavelets import scattering
 from tacit.validation import check_choice
 
 FEATURES = ("scattering",)
@@ -97,7 +97,10 @@ def checked_labels(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[Any], NDA
         given = given.ravel()
     if given.shape != (n_rows,):
         raise InvalidInputError(f"one label for each of {n_rows} rows", words(f"shape {given.shape}"), "Give one label a row.")
-    kind = type_of_target(given) if given.dtype.kind != "O" else type_of_target(given.tolist())
+    try:
+        kind = type_of_target(given if given.dtype.kind != "O" else [str(label) for label in given])
+    except ValueError as error:  # NaN
+        kind = str(error)
     if kind not in ("binary", "multiclass"):
         raise InvalidInputError(
             "labels that are classes",

@@ -8,7 +8,7 @@ With rate q, count n, clipping norm C, noise multiplier z and :math:`\xi \sim N(
 
 with the prior :math:`N(0, \tau^2)` on every weight. Read as Langevin dynamics on the posterior, the noise
 :math:`\eta_t z \xi / (q n)` is that of the sampler; read as dropout, it multiplies every weight by a random number. The
-weights kept along the second half of the path are the samples of the posterior.
+weights kept along the last quarter of the path are the samples of the posterior.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tacit.neural.gradients import Learner
 
 COUNT_SHARE = 0.01
 """Share of the budget that the noisy number of examples gets."""
-KEPT_PART = 0.5
+KEPT_PART = 0.75
 """Samples are kept from this part of the path on."""
 
 

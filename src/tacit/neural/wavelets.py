@@ -34,11 +34,11 @@ STRIDE = 4
 LEAST_SIDE = 8
 REACH = 3
 """The wavelets are cut off at this distance, twice their width along and nearly so across."""
-CHUNK = 64
+CHUNK = 16
 # the usual Morlet constants: width, central frequency, ratio of the axes
 WIDTH, FREQUENCY, SLANT = 0.8, 3 * math.pi / 4, 0.5
 BLUR = 0.8
-SMOOTHED = 1e-3
+SMOOTHED = 1e-4
 """Added to the size that features are divided by, so that an empty image stays empty."""
 
 
@@ -66,7 +66,7 @@ def scattering(X: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.float32]:
     Examples
     --------
     >>> import numpy as np
-    >>> from tacit.neural.scattering import scattering
+    >>> from tacit.neural.wavelets import scattering
     >>> scattering(np.eye(64), (8, 8)).shape
     (64, 324)
     """
@@ -100,26 +100,25 @@ def _wavelets(channels: torch.Tensor) -> torch.Tensor:
     """Return the absolute values of every channel's wavelet coefficients, one channel an orientation."""
     count, depth, height, width = channels.shape
     padded = torch.nn.functional.pad(channels, (REACH,) * 4, mode="reflect")
-    side = 2 * REACH + 1
-    patches = padded.unfold(2, side, 1).unfold(3, side, 1).reshape(-1, side * side)
-    found = (patches @ _bank()).reshape(count, depth, height, width, 2, ORIENTATIONS)
-    return found.square().sum(dim=4).sqrt().permute(0, 1, 4, 2, 3).reshape(count, -1, height, width)
+    found = torch.nn.functional.conv2d(padded.reshape(count * depth, 1, *padded.shape[2:]), _bank())
+    real, imaginary = found.split(ORIENTATIONS, dim=1)
+    return (real.square() + imaginary.square()).sqrt().reshape(count, -1, height, width)
 
 
 @lru_cache(maxsize=1)
 def _bank() -> torch.Tensor:
-    """Return the wavelets as columns, the real parts and then the imaginary ones."""
+    """Return the wavelets as convolutions, the real parts and then the imaginary ones."""
     at = torch.arange(-REACH, REACH + 1, dtype=torch.float64)
     v, u = torch.meshgrid(at, at, indexing="ij")
-    columns = []
+    waves = []
     for theta in (math.pi * k / ORIENTATIONS for k in range(ORIENTATIONS)):
         along, across = u * math.cos(theta) + v * math.sin(theta), v * math.cos(theta) - u * math.sin(theta)
         envelope = torch.exp(-(along**2 + (SLANT * across) ** 2) / (2 * WIDTH**2))
         envelope = envelope / envelope.sum()
         wave = envelope * torch.exp(1j * FREQUENCY * along)
-        columns.append((wave - envelope * wave.sum()).flatten())  # a wavelet does not see a constant
-    bank = torch.stack(columns, dim=1)
-    return torch.cat([bank.real, bank.imag], dim=1)
+        waves.append(wave - envelope * wave.sum())  # a wavelet does not see a constant
+    bank = torch.stack(waves)
+    return torch.cat([bank.real, bank.imag])[:, None]
 
 
 def _averaged(channels: torch.Tensor, stride: int) -> torch.Tensor:
