@@ -28,8 +28,7 @@ import torch
 from real_data import data_folder
 from sklearn.datasets import load_digits
 
-import tacit.neural.inputs as inputs
-from tacit.neural import PrivateBayesianClassifier, compare_thesis, expected_calibration_error
+from tacit.neural import PrivateBayesianClassifier, compare_thesis, expected_calibration_error, inputs
 from tacit.neural.gradients import Learner
 from tacit.neural.network import perceptron
 from tacit.privacy import gaussian_noise_multiplier
@@ -91,7 +90,9 @@ def figures(model: PrivateBayesianClassifier, data: Data) -> tuple[float, float,
 
 def table(name: str, data: Data, kinds: dict[str, dict[str, Any]], repeats: int, epsilons: tuple[float, ...]) -> None:
     print(f"{name}, delta {DELTA:g}; mean of {repeats} fits")
-    print(f"{'fit':<28} {'epsilon':>8} {'accuracy':>9} {'spread':>7} {'ECE':>7} {'one sample':>10} {'thesis':>7} {'seconds':>8}")
+    print(
+        f"{'fit':<28} {'epsilon':>8} {'accuracy':>9} {'spread':>7} {'ECE':>7} {'one sample':>10} {'thesis':>7} {'seconds':>8}"
+    )
     for kind, settings in kinds.items():
         for epsilon in epsilons:
             start = time.perf_counter()
@@ -120,7 +121,13 @@ def accuracy(repeats: int) -> None:
         repeats,
         EPSILONS,
     )
-    table("digits", digits(), {"no privacy, 500 hidden": {"hidden": (500,), "epochs": 20.0, **small}}, repeats, (math.inf,))
+    table(
+        "digits",
+        digits(),
+        {"no privacy, 500 hidden": {"hidden": (500,), "epochs": 20.0, **small}},
+        repeats,
+        (math.inf,),
+    )
     data = mnist()
     table("MNIST", data, {"dropout, scattering, linear": IMAGES}, repeats, EPSILONS)
     table("MNIST", data, {"no privacy, scattering": {**IMAGES, "epochs": 20.0}}, 1, (math.inf,))
@@ -155,7 +162,10 @@ def opacus(threads: int) -> None:
     seconds = best(ours)
     print(f"784-1000-10, 600 examples, {threads} threads; seconds a step")
     print(f"{'tacit (float64, exact secure noise)':<44} {seconds:>8.3f}")
-    for name, mode in (("Opacus (float32, per-sample gradients)", "hooks"), ("Opacus (float32, ghost clipping)", "ghost")):
+    for name, mode in (
+        ("Opacus (float32, per-sample gradients)", "hooks"),
+        ("Opacus (float32, ghost clipping)", "ghost"),
+    ):
         theirs = best(_opacus_step(mode, rows, labels, (1000,)))
         print(f"{name:<44} {theirs:>8.3f}   {theirs / seconds:>6.2f} times ours", flush=True)
     _same_noise(data)
@@ -203,7 +213,9 @@ def _same_noise(data: Data, epochs: int = 2, rate: float = 0.02, hidden: int = 6
         generator = torch.Generator().manual_seed(seed)
         network = GradSampleModule(perceptron(784, (hidden,), 10, 0).float())
         sgd = torch.optim.SGD(network.parameters(), lr=4.0)
-        optimizer = DPOptimizer(sgd, noise_multiplier=noise, max_grad_norm=1.0, expected_batch_size=round(rate * len(x)))
+        optimizer = DPOptimizer(
+            sgd, noise_multiplier=noise, max_grad_norm=1.0, expected_batch_size=round(rate * len(x))
+        )
         for _ in range(steps):
             mask = torch.rand(len(x), generator=generator) < rate
             optimizer.zero_grad()
@@ -212,7 +224,9 @@ def _same_noise(data: Data, epochs: int = 2, rate: float = 0.02, hidden: int = 6
         with torch.no_grad():
             scores = network(torch.from_numpy(data[2] * 2 - 1).float())
         theirs.append(float((scores.argmax(dim=1).numpy() == data[3]).mean()))
-    print(f"784-{hidden}-10 on MNIST, epsilon {epsilon:g}, {steps} steps of about {rate * len(x):.0f}, accuracy of 3 fits each")
+    print(
+        f"784-{hidden}-10 on MNIST, epsilon {epsilon:g}, {steps} steps of about {rate * len(x):.0f}, accuracy of 3 fits each"
+    )
     for name, found in (("tacit dp-sgd", ours), ("Opacus", theirs)):
         print(f"{name:<14} {np.mean(found):.4f}  (" + ", ".join(f"{value:.4f}" for value in found) + ")", flush=True)
 
@@ -253,7 +267,10 @@ def dropout() -> None:
     print(f"{'epsilon':>8} {'mean rate':>10} {'q05':>8} {'q50':>8} {'q95':>8}   (pixels, 100 hidden, last step)")
     for epsilon in (0.25, 0.5, 1.0, 2.0, 5.0, 10.0):
         rates = fit(data, epsilon, hidden=(100,), epochs=2.0).dropout_rate_
-        print(f"{epsilon:>8g} {rates['mean']:>10.4f} {rates['q05']:>8.5f} {rates['q50']:>8.4f} {rates['q95']:>8.4f}", flush=True)
+        print(
+            f"{epsilon:>8g} {rates['mean']:>10.4f} {rates['q05']:>8.5f} {rates['q50']:>8.4f} {rates['q95']:>8.4f}",
+            flush=True,
+        )
 
 
 def thesis() -> None:
@@ -265,7 +282,9 @@ def thesis() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="accuracy", choices=["accuracy", "opacus", "sweep", "dropout", "thesis"])
+    parser.add_argument(
+        "what", nargs="?", default="accuracy", choices=["accuracy", "opacus", "sweep", "dropout", "thesis"]
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--figure", type=Path, default=Path("neural_sweep.png"))

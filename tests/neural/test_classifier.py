@@ -65,7 +65,14 @@ def test_more_noise_learns_less():
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"method": "sgld"}, {"method": "dp-sgd"}, {"per_layer": True}, {"adjacency": "replace-one"}, {"features": "scattering"}],
+    [
+        {},
+        {"method": "sgld"},
+        {"method": "dp-sgd"},
+        {"per_layer": True},
+        {"adjacency": "replace-one"},
+        {"features": "scattering"},
+    ],
     ids=str,
 )
 def test_the_guarantee_is_the_target(settings):

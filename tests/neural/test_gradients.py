@@ -20,12 +20,12 @@ def stirred(network):
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for value in network.parameters():
-            value += 0.3 * torch.randn(value.shape, generator=generator, dtype=value.dtype)
+            value.add_(0.3 * torch.randn(value.shape, generator=generator, dtype=value.dtype))
     return network
 
 
 def one_by_one(learner, rows, labels, clip):
-    totals = {group: 0.0 for group in learner.groups}
+    totals = dict.fromkeys(learner.groups, 0.0)
     for row, label in zip(rows, labels, strict=True):
         loss = cross_entropy(learner.network(row[None]), label[None])
         names = list(learner.parameters)

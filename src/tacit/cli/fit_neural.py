@@ -22,8 +22,8 @@ BOUNDS = typer.Option(None, help="Table with the columns name, low, high: the pu
 OUTPUT = typer.Option(Path("tacit-neural"), help="Folder to write to.")
 LEDGER = typer.Option(None, help="Ledger to charge; the account is --dataset, or the fingerprint of DATA.")
 FOR_THE_HOLDER = (
-    "Accuracies, losses, the calibration and the confusion matrix were computed from private data without noise. They are for the "
-    "holder: pass on the model, not this page."
+    "Accuracies, losses, the calibration and the confusion matrix were computed from private data without noise. They are for "
+    "the holder: pass on the model, not this page."
 )
 PARTS = 10
 """The bar moves so many times while the network is trained."""
@@ -32,7 +32,9 @@ PARTS = 10
 def neural(
     data: Path = DATA,
     label: str | None = typer.Option(None, help="Column (or array) with the classes; for images, their folders."),
-    epsilon: float | None = typer.Option(None, help="Total privacy loss of an example; without it there is no privacy."),
+    epsilon: float | None = typer.Option(
+        None, help="Total privacy loss of an example; without it there is no privacy."
+    ),
     delta: float = typer.Option(1e-6, help="Failure probability."),
     hidden: str = typer.Option("100", help="Widths of the hidden layers, as 1000 or 200,100; none for a linear model."),
     method: str = typer.Option("dropout", help="dropout, sgld or dp-sgd."),
@@ -60,7 +62,9 @@ def neural(
 
     require_torch()
     if not 0 < held_out < 1:
-        raise InvalidInputError("--held-out between 0 and 1", held_out, "Give the share of examples to keep out, as 0.2.")
+        raise InvalidInputError(
+            "--held-out between 0 and 1", held_out, "Give the share of examples to keep out, as 0.2."
+        )
     with progress(3 + PARTS * (1 if epsilon is None else 2), quiet=as_json) as advance:
         advance("reading the data")
         rows = read_labelled(data, label)
@@ -178,7 +182,9 @@ def _report(found: dict[str, Any], probabilities: dict[str, Any], measures: dict
     counts = confusion_matrix(truth, probabilities[name].argmax(axis=1), labels=range(len(model.classes_)))
     report.figure("Confusion", confusion(counts, [str(name) for name in model.classes_]), "Rows are the true classes.")
     rates = [[key, f"{value:.4f}"] for key, value in model.dropout_rate_.items()]
-    report.table("Dropout rate of the weights", ["over the weights", "rate"], rates, "What the last step's noise amounts to.")
+    report.table(
+        "Dropout rate of the weights", ["over the weights", "rate"], rates, "What the last step's noise amounts to."
+    )
     return report
 
 

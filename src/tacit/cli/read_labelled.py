@@ -87,7 +87,9 @@ def _table(path: Path, label: str) -> Labelled:
     table = _frame(path)
     if label not in table.columns:
         raise InvalidInputError(
-            f"a column {label!r} in {path}", words(", ".join(table.columns[:8])), "Name the column of labels with --label."
+            f"a column {label!r} in {path}",
+            words(", ".join(table.columns[:8])),
+            "Name the column of labels with --label.",
         )
     rows = table.drop(label)
     text = [name for name, kind in rows.schema.items() if not (kind.is_numeric() or kind == pl.Boolean)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,21 @@ from tacit.errors import InvalidInputError, words
 from tacit.factor.input import validated
 from tacit.factor.private import PrivacyWarning, PrivateFit
 from tacit.neural.dropout import summarise_rates
-from tacit.neural.feasible import feasible_plan
+from tacit.neural.feasible import feasible_plan, published_plan
 from tacit.neural.gradients import Learner
 from tacit.neural.inputs import as_rows, checked_bounds, checked_features, checked_labels, fed
 from tacit.neural.network import perceptron, prepared
 from tacit.neural.program import Training, training_program
-from tacit.neural.published import ACCOUNTINGS, published_noise
-from tacit.validation import check_choice, check_count, check_epsilon, check_non_negative, check_positive, check_rate
-from tacit.validation import check_seed
+from tacit.neural.published import ACCOUNTINGS
+from tacit.validation import (
+    check_choice,
+    check_count,
+    check_epsilon,
+    check_non_negative,
+    check_positive,
+    check_rate,
+    check_seed,
+)
 
 METHODS = ("dropout", "sgld", "dp-sgd")
 PREDICTED_AT_ONCE = 4096
@@ -219,7 +225,6 @@ class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # 
         check_choice(self.method, "method", METHODS)
         check_choice(self.accounting, "accounting", ACCOUNTINGS)
         check_count(self.samples, "samples")
-        check_count(self.random_state, "random_state", least=0)
         rate = check_rate(self.sampling_rate)
         if not 0 <= check_non_negative(self.momentum, "momentum") < 1:
             raise InvalidInputError("momentum to be at least 0 and below 1", self.momentum, "Use 0.9, or 0 for none.")
@@ -246,18 +251,14 @@ class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # 
         if math.isinf(self.epsilon):
             return None
         plan = feasible_plan(
-            self.epsilon, self.delta, training, adjacency=self.adjacency, max_rows=self.max_rows, layers=len(learner.groups)
+            self.epsilon,
+            self.delta,
+            training,
+            adjacency=self.adjacency,
+            max_rows=self.max_rows,
+            layers=len(learner.groups),
         )
-        if self.accounting == "sound":
-            return plan
-        warnings.warn(
-            f"The noise of {self.accounting} is for comparison with the thesis. guarantee_ will say what it really costs, which "
-            f"is not epsilon {self.epsilon:g}.",
-            PrivacyWarning,
-            stacklevel=3,
-        )
-        noise = published_noise(self.accounting, self.epsilon, self.delta, training.steps, training.sampling_rate)
-        return replace(plan, noise_multiplier=noise)
+        return plan if self.accounting == "sound" else published_plan(plan, self.accounting, training)
 
     def _describe_noise(self, training: Training, plan: Plan | None, layers: int) -> None:
         multiplier = 0.0 if plan is None else plan.multiplier(1 / layers)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
+
 from tacit.channel import Plan
 from tacit.errors import InvalidInputError, words
+from tacit.factor.private import PrivacyWarning
 from tacit.neural.program import Training
+from tacit.neural.published import published_noise
 
 MOST_NOISE = 2.0**16
 """Beyond this multiplier the exact sampler's range is left, whatever the size of the network."""
@@ -29,6 +34,18 @@ def feasible_plan(
     if noise > most:
         raise _too_small(epsilon, training, most, f"a smallest feasible noise of {noise:.4g} clipped gradients a step")
     return plan
+
+
+def published_plan(plan: Plan, name: str, training: Training) -> Plan:
+    """Return the plan with the noise that the thesis would have used for its epsilon, and warn of it."""
+    warnings.warn(
+        f"The noise of {name} is for comparison with the thesis. guarantee_ will say what it really costs, which is not "
+        f"epsilon {plan.epsilon:g}.",
+        PrivacyWarning,
+        stacklevel=4,
+    )
+    noise = published_noise(name, plan.epsilon, plan.delta, training.steps, training.sampling_rate)
+    return replace(plan, noise_multiplier=noise)
 
 
 def _too_small(epsilon: float, training: Training, most: float, got: str) -> InvalidInputError:

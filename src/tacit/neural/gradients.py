@@ -158,7 +158,19 @@ def _plain_layers(network: nn.Module, parameters: dict[str, Any]) -> dict[str, n
     return layers if set(parameters) <= inside else None
 
 
-SIMPLE = (nn.Linear, nn.Tanh, nn.ReLU, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity, nn.Dropout)
+SIMPLE = (
+    nn.Linear,
+    nn.Tanh,
+    nn.ReLU,
+    nn.Sigmoid,
+    nn.GELU,
+    nn.SiLU,
+    nn.ELU,
+    nn.LeakyReLU,
+    nn.Softplus,
+    nn.Identity,
+    nn.Dropout,
+)
 """What a chain may be made of to take the quick way."""
 
 

@@ -81,7 +81,9 @@ def _checked_shape(shape: Any, n_features: int) -> tuple[int, int]:
         height = width = 0
     if height * width != n_features:
         raise InvalidInputError(
-            f"image_shape to be (height, width) of {n_features} pixels", shape, "Give the shape that a row has as an image."
+            f"image_shape to be (height, width) of {n_features} pixels",
+            shape,
+            "Give the shape that a row has as an image.",
         )
     return height, width
 
@@ -91,12 +93,16 @@ def checked_labels(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[Any], NDA
     from sklearn.utils.multiclass import type_of_target
 
     if y is None:
-        raise InvalidInputError("a label for every row", None, "This estimator requires y to be passed, but the target y is None.")
+        raise InvalidInputError(
+            "a label for every row", None, "This estimator requires y to be passed, but the target y is None."
+        )
     given = np.asarray(y)
     if given.ndim == 2 and given.shape[1] == 1:
         given = given.ravel()
     if given.shape != (n_rows,):
-        raise InvalidInputError(f"one label for each of {n_rows} rows", words(f"shape {given.shape}"), "Give one label a row.")
+        raise InvalidInputError(
+            f"one label for each of {n_rows} rows", words(f"shape {given.shape}"), "Give one label a row."
+        )
     try:
         kind = type_of_target(given if given.dtype.kind != "O" else [str(label) for label in given])
     except ValueError as error:  # NaN
@@ -111,7 +117,9 @@ def checked_labels(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[Any], NDA
     known = np.unique(names) if classes is None else np.unique(np.asarray(classes))
     if len(known) < 2:
         raise InvalidInputError(
-            "at least two classes", words(f"one class: {known[0]}" if len(known) else "none"), "Give labels of two or more."
+            "at least two classes",
+            words(f"one class: {known[0]}" if len(known) else "none"),
+            "Give labels of two or more.",
         )
     places = np.searchsorted(known, names).clip(max=len(known) - 1)
     strangers = known[places] != names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +28,7 @@ def perceptron(n_inputs: int, hidden: Sequence[int], n_classes: int, random_stat
     generator = torch.Generator().manual_seed(random_state)
     widths = [n_inputs, *(check_count(width, "hidden") for width in hidden), n_classes]
     layers: list[nn.Module] = []
-    for place, (before, after) in enumerate(zip(widths, widths[1:], strict=False)):
+    for place, (before, after) in enumerate(itertools.pairwise(widths)):
         layer = nn.Linear(before, after, dtype=torch.float64)
         nn.init.zeros_(layer.bias)
         if place == len(widths) - 2:
@@ -41,7 +42,9 @@ def perceptron(n_inputs: int, hidden: Sequence[int], n_classes: int, random_stat
 def prepared(module: Any, n_inputs: int, n_classes: int) -> nn.Module:
     """Return a copy of a user's module in float64 and evaluation mode, or refuse it before anything is charged."""
     if not isinstance(module, nn.Module):
-        raise InvalidInputError("module to be a torch.nn.Module", module, "Give a network, or None for one from `hidden`.")
+        raise InvalidInputError(
+            "module to be a torch.nn.Module", module, "Give a network, or None for one from `hidden`."
+        )
     for name, layer in module.named_modules():
         if isinstance(layer, MIXING) or getattr(layer, "track_running_stats", False):
             raise _mixes(name, layer)

@@ -80,7 +80,7 @@ class Training:
 
     def step_size_at(self, step: int) -> float:
         """Return the size of a step, from 0."""
-        return self.step_size / (1 + 10 * step / self.steps) ** self.decay
+        return self.step_size * float((1 + 10 * step / self.steps) ** -self.decay)
 
     def kept_steps(self) -> set[int]:
         """Return after which steps the weights are kept: evenly over the last part of the path, the last among them."""

@@ -101,8 +101,8 @@ def _wavelets(channels: torch.Tensor) -> torch.Tensor:
     count, depth, height, width = channels.shape
     padded = torch.nn.functional.pad(channels, (REACH,) * 4, mode="reflect")
     found = torch.nn.functional.conv2d(padded.reshape(count * depth, 1, *padded.shape[2:]), _bank())
-    real, imaginary = found.split(ORIENTATIONS, dim=1)
-    return (real.square() + imaginary.square()).sqrt().reshape(count, -1, height, width)
+    sizes = torch.hypot(found[:, :ORIENTATIONS], found[:, ORIENTATIONS:])
+    return sizes.reshape(count, -1, height, width)
 
 
 @lru_cache(maxsize=1)

@@ -45,7 +45,12 @@ def confusion(counts: NDArray[np.int64], classes: Sequence[str]) -> Figure:
     if len(classes) <= MOST_NUMBERED:
         for (row, column), count in np.ndenumerate(counts):
             axis.text(
-                column, row, str(count), ha="center", va="center", color="white" if shares[row, column] > 0.5 else "black"
+                column,
+                row,
+                str(count),
+                ha="center",
+                va="center",
+                color="white" if shares[row, column] > 0.5 else "black",
             )
     axis.set_xticks(range(len(classes)), classes, rotation=90 if max(map(len, classes)) > 2 else 0)
     axis.set_yticks(range(len(classes)), classes)
