@@ -20,7 +20,7 @@ ALLOWED = {
     "channel": {"privacy"},
     "factor": {"channel", "privacy", "data", "measure"},
     "perturb": {"factor", "channel", "privacy", "data", "measure"},
-    "neural": {"channel", "privacy", "data", "measure"},
+    "neural": {"factor", "channel", "privacy", "data", "measure"},
     "parties": {"factor", "perturb", "neural", "channel", "privacy", "data", "measure"},
     "report": {"factor", "perturb", "neural", "channel", "privacy", "data", "measure"},
     "cli": {"report", "parties", "factor", "perturb", "neural", "channel", "privacy", "data", "measure"},

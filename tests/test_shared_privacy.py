@@ -1,6 +1,7 @@
 """Every private estimator is registered here, in one line, and must treat neighbouring data sets as it promises."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,34 @@ CASES = [
         COUNTS,
     ),
 ]
+
+
+def network_cases():
+    """Networks want labels: here a row's label follows from the row itself."""
+    if find_spec("torch") is None:
+        return [pytest.param(None, marks=pytest.mark.skip(reason="torch is not installed"), id="network")]
+    from torch import nn
+
+    from tacit.neural import PrivateBayesianClassifier
+
+    class Labelled(PrivateBayesianClassifier):
+        def fit(self, X):
+            return super().fit(X, (X.sum(axis=1) > 8).astype(int))
+
+    few = {"epsilon": 5.0, "clip": 0.1, "epochs": 1.6, "sampling_rate": 0.4, "samples": 2, "classes": (0, 1)}
+    convolution = nn.Sequential(
+        nn.Unflatten(1, (1, 5, 5)), nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(18, 2)
+    )
+    return [
+        Case("network", Labelled((6,), **few), IMAGES),
+        Case("network, replace-one", Labelled((6,), adjacency="replace-one", **few), IMAGES),
+        Case("network, per layer", Labelled((6, 4), per_layer=True, **few), IMAGES),
+        Case("network, sgld, everyone", Labelled((), method="sgld", **{**few, "sampling_rate": 1.0}), IMAGES),
+        Case("network, module", Labelled(module=convolution, method="dp-sgd", **few), IMAGES),
+    ]
+
+
+CASES += network_cases()
 
 
 def stacked(X, row):

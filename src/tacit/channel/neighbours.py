@@ -133,8 +133,8 @@ class _Recorder(_Observed):
 
     def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
         masks = self.channel.sample(asks)
-        # see the last unit both in and out of the sample, whatever the rate
-        in_sample = len(self.log.rounds) % 4 != 2
+        # see the last unit both in and out of the sample, whatever the rate: every other sample has it
+        in_sample = sum(taken.signature[0] == "sample" for taken in self.log.rounds) % 2 == 0
         for mask in masks:
             mask[-1:] = in_sample
         self.log.rounds.append(_Round(asks[0].signature(), masks, last_unit_sampled=in_sample))

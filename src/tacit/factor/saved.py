@@ -31,6 +31,7 @@ MODELS = {
     "NMF": "tacit.factor.nmf.estimator",
     "PCA": "tacit.factor.svd.pca",
     "PrincipalComponentRegression": "tacit.factor.svd.regression",
+    "PrivateBayesianClassifier": "tacit.neural.estimator",
     "PrivateMoments": "tacit.factor.moments",
     "PrivateNMF": "tacit.factor.nmf.private",
     "PrivateRecommender": "tacit.factor.ratings.private",

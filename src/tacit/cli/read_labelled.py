@@ -1,0 +1,116 @@
+"""Rows with labels from what a user names on the command line: a table, an archive of arrays, a folder of images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import InvalidInputError, words
+
+if TYPE_CHECKING:
+    import polars
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Rows, their labels, the names of the columns and the shape of an image, where there are such."""
+
+    X: Any
+    y: Any
+    names: tuple[str, ...] | None = None
+    shape: tuple[int, int] | None = None
+    bounds: tuple[float, float] | None = None
+
+
+def read_labelled(path: Path, label: str | None) -> Labelled:
+    """Read a csv or parquet table, an npz archive, or a folder of images in one folder a class."""
+    if not path.exists():
+        raise InvalidInputError("a file or a folder with data", str(path), "There is nothing of that name.")
+    if path.is_dir():
+        return _images(path)
+    if label is None:
+        raise InvalidInputError("--label, the name of the column with the classes", None, "Name it, as in --label y.")
+    if path.suffix.lower() == ".npz":
+        return _archive(path, label)
+    return _table(path, label)
+
+
+def read_bounds(path: Path, names: tuple[str, ...] | None) -> tuple[Any, Any]:
+    """Read a table with the columns name, low and high: the public range of every column of the data."""
+    table = _frame(path)
+    missing = {"name", "low", "high"} - set(table.columns)
+    ranges = {} if missing else {str(name): (low, high) for name, low, high in table["name", "low", "high"].iter_rows()}
+    if missing or names is None or not set(names) <= set(ranges):
+        raise InvalidInputError(
+            f"{path} to have the columns name, low and high, and a line for each column of the data",
+            words(f"no line for {', '.join(sorted(set(names or ()) - set(ranges))[:5])}" if not missing else "others"),
+            "Write one line a column, with a range that is public.",
+        )
+    return [float(ranges[name][0]) for name in names], [float(ranges[name][1]) for name in names]
+
+
+def _images(folder: Path) -> Labelled:
+    import numpy as np
+
+    from tacit.data import read_pictures
+
+    pictures = read_pictures(folder)
+    labels = [name.rpartition("/")[0] for name in pictures.names]
+    if "" in labels:
+        raise InvalidInputError(
+            "images in one folder a class",
+            words(f"images directly in {folder}"),
+            "Put the images of each class in a folder named after it.",
+        )
+    return Labelled(pictures.X, np.array(labels), shape=pictures.shape, bounds=(0.0, 1.0))
+
+
+def _archive(path: Path, label: str) -> Labelled:
+    import numpy as np
+
+    from tacit.data import read_matrix
+
+    with np.load(path, allow_pickle=False) as archive:
+        names = list(archive.files)
+        labels = archive[label] if label in names and archive[label].ndim == 1 else None
+    if labels is None:
+        raise InvalidInputError(
+            f"{path} to have a 1-d array {label!r}", words(", ".join(names)), "Name the array of labels with --label."
+        )
+    return Labelled(read_matrix(path).X, labels)
+
+
+def _table(path: Path, label: str) -> Labelled:
+    import polars as pl
+
+    table = _frame(path)
+    if label not in table.columns:
+        raise InvalidInputError(
+            f"a column {label!r} in {path}",
+            words(", ".join(table.columns[:8])),
+            "Name the column of labels with --label.",
+        )
+    rows = table.drop(label)
+    text = [name for name, kind in rows.schema.items() if not (kind.is_numeric() or kind == pl.Boolean)]
+    if text or not rows.columns:
+        raise InvalidInputError(
+            f"all columns of {path} but {label!r} to be numbers",
+            words(", ".join(text[:5]) or "no other column"),
+            "Drop the others, or code them as numbers.",
+        )
+    return Labelled(rows.cast(pl.Float64).to_numpy(), table[label].to_numpy(), tuple(rows.columns))
+
+
+def _frame(path: Path) -> polars.DataFrame:
+    import polars as pl
+
+    from tacit.data.files import existing_file, reading
+
+    file = existing_file(path)
+    if not file.name.lower().endswith((".csv", ".csv.gz", ".parquet")):
+        raise InvalidInputError("a file that ends in .csv, .csv.gz, .parquet or .npz", str(file), "Convert it to one.")
+    with reading(file, "a table", pl.exceptions.PolarsError):
+        if file.suffix.lower() == ".parquet":
+            return pl.read_parquet(file, memory_map=False, hive_partitioning=False)
+        return pl.read_csv(file, infer_schema_length=None)

@@ -1,0 +1,43 @@
+r"""The dropout that the noise amounts to.
+
+Additive noise on a weight is the same as multiplying it by a random number of mean 1 (Gaussian dropout):
+
+.. math:: \theta_{ij} + \xi', \quad \xi' \sim N(0, s^2) \quad = \quad \theta_{ij}\,\xi, \quad \xi \sim N(1, \alpha_{ij}),
+          \quad \alpha_{ij} = s^2 / \theta_{ij}^2, \quad p_{ij} = \alpha_{ij} / (1 + \alpha_{ij})
+
+so privacy noise of standard deviation s in a step drops a weight at rate p: small weights nearly always, large ones
+hardly ever (Ermis 2020, section 5.2). Weights and noise are public, and so are the rates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.validation import check_non_negative
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def dropout_rates(weights: ArrayLike, noise: float) -> NDArray[np.float64]:
+    """Return the dropout rate of every weight under noise of this standard deviation; 1 for a weight of zero.
+
+    Examples
+    --------
+    >>> from tacit.neural import dropout_rates
+    >>> dropout_rates([0.1, 1.0], 0.1).round(3)
+    array([0.5 , 0.01])
+    """
+    variance = check_non_negative(noise, "noise") ** 2
+    squares = np.square(np.asarray(weights, np.float64))
+    total = squares + variance
+    return np.where(total > 0, variance / np.where(total > 0, total, 1.0), 1.0)
+
+
+def summarise_rates(weights: ArrayLike, noise: float) -> dict[str, float]:
+    """Return mean and quantiles of the dropout rates, by name."""
+    rates = dropout_rates(weights, noise).ravel()
+    found = {"mean": float(rates.mean())}
+    for quantile, value in zip(QUANTILES, np.quantile(rates, QUANTILES), strict=True):
+        found[f"q{round(100 * quantile):02d}"] = float(value)
+    return found

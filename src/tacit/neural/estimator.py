@@ -1,0 +1,298 @@
+"""A classifier whose weights are samples of a private posterior."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from tacit.channel import Plan
+from tacit.errors import InvalidInputError, words
+from tacit.factor.input import validated
+from tacit.factor.private import PrivacyWarning, PrivateFit
+from tacit.neural.dropout import summarise_rates
+from tacit.neural.feasible import feasible_plan, published_plan
+from tacit.neural.gradients import Learner
+from tacit.neural.inputs import as_rows, checked_bounds, checked_features, checked_labels, fed
+from tacit.neural.network import perceptron, prepared
+from tacit.neural.program import Training, training_program
+from tacit.neural.published import ACCOUNTINGS
+from tacit.validation import (
+    check_choice,
+    check_count,
+    check_epsilon,
+    check_non_negative,
+    check_positive,
+    check_rate,
+    check_seed,
+)
+
+METHODS = ("dropout", "sgld", "dp-sgd")
+PREDICTED_AT_ONCE = 4096
+ASSUMPTIONS = ("the classes are public", "the bounds of the features are public", "the network's start is public")
+
+
+class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    r"""A network for classes, trained with differential privacy, that predicts by the average of posterior samples.
+
+    Parameters
+    ----------
+    hidden : sequence of int, default=(1000,)
+        Widths of the hidden layers; ``()`` is a linear model.
+    epsilon, delta : float
+        Privacy loss and failure probability of the **whole** fit. ``epsilon=inf`` adds no noise and has no guarantee.
+    module : torch.nn.Module, optional
+        In place of `hidden`: any network from rows to one score a class. Its weights are the start, so they must not have
+        seen the private data. Layers that mix examples are refused; dropout layers are switched off.
+    method : {"dropout", "sgld", "dp-sgd"}, default="dropout"
+        "dropout": the privacy noise is the noise of the sampler (Ermis 2020, algorithm 3, repaired). "sgld": the Langevin
+        noise of the step is added to it. "dp-sgd": a constant step, and the last weights only (Abadi et al. 2016).
+    features : {None, "scattering"}
+        A fixed front end for images that has seen no data (`tacit.neural.scattering`).
+    image_shape : tuple of int, optional
+        Height and width of the images; square if not given.
+    bounds : pair, default=(0.0, 1.0)
+        Public lowest and highest value of the features, each a number or one a feature; values beyond are cut off.
+    classes : sequence, optional
+        All classes; those that occur in `y` if not given, which the guarantee then takes to be public.
+    epochs : float, default=10
+        Passes over the data; there are ``epochs / sampling_rate`` steps.
+    sampling_rate : float, default=0.1
+        Probability with which each example takes part in a step.
+    clip : float, default=1.0
+        Largest L2 norm of one example's gradient.
+    step_size, decay, momentum, prior, samples
+        See `tacit.neural.program.Training`; "dp-sgd" has no decay, no prior and one sample.
+    per_layer : bool, default=False
+        Clip and noise each layer by itself, at an equal share of the budget each, in place of all weights jointly.
+    accounting : {"sound", "DPD-AC", "DPD-zCDP"}, default="sound"
+        How the noise is chosen. The published formulas of the thesis are for comparison only; `guarantee_` says what they cost.
+    progress : callable, optional
+        Called after every step with the number of steps done.
+    adjacency, max_rows, ledger, dataset, insecure_seed
+        See `PrivateMoments`.
+    random_state : int, default=0
+        Of the start and the Langevin noise; it protects nothing and may be public.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_samples, n_weights)
+        The posterior samples.
+    classes_ : ndarray
+    count_ : float
+        Noisy number of examples.
+    dropout_rate_ : dict of str to float
+        Mean and quantiles of the rate at which the last step's noise drops weights (`tacit.neural.dropout_rates`).
+    step_noise_ : float
+        Standard deviation of the noise of a weight in the last step.
+    guarantee_ : Guarantee
+    loss_curve_ : list of float
+        Mean loss of each step's examples, without noise: for the holder's eyes, and not saved.
+    clipped_share_ : float
+        Share of the feature values beyond the bounds; likewise.
+
+    Privacy
+    -------
+    Unit: one row with its label. What leaves: a noisy number of rows, and one noisy total of clipped gradients a step, on
+    a Poisson sample. Why the bound holds: every example's gradient is computed from that example and the released
+    weights, in float64, and scaled down to norm `clip` by itself; no layer mixes examples. Everything else (predictions,
+    averages over samples, dropout rates) is post-processing.
+
+    References
+    ----------
+    B. Ermis. Bayesian coupled factorization and differential privacy. PhD thesis, 2020, chapters 5 and 8.
+    M. Abadi et al. Deep learning with differential privacy. CCS 2016.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from tacit.neural import PrivateBayesianClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = PrivateBayesianClassifier((), epsilon=5.0, delta=1e-4, bounds=(0, 16), sampling_rate=0.3).fit(X, y)
+    >>> model.predict_proba(X[:2]).shape
+    (2, 10)
+    >>> bool(model.guarantee_.epsilon <= 5.0)
+    True
+    """
+
+    _released = (
+        *("weights_", "classes_", "count_", "bounds_", "hidden_", "image_shape_", "n_features_in_"),
+        *("dropout_rate_", "step_noise_"),
+    )
+
+    def __init__(
+        self,
+        hidden: Sequence[int] = (1000,),
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        module: Any = None,
+        method: str = "dropout",
+        features: str | None = None,
+        image_shape: tuple[int, int] | None = None,
+        bounds: Any = (0.0, 1.0),
+        classes: Any = None,
+        epochs: float = 10.0,
+        sampling_rate: float = 0.1,
+        clip: float = 1.0,
+        step_size: float = 2.0,
+        decay: float = 0.5,
+        momentum: float = 0.9,
+        prior: float = 10.0,
+        samples: int = 10,
+        per_layer: bool = False,
+        accounting: str = "sound",
+        progress: Callable[[int], None] | None = None,
+        adjacency: str = "add-remove",
+        max_rows: int = 2**20,
+        ledger: Any = None,
+        dataset: str | None = None,
+        insecure_seed: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.epsilon = epsilon
+        self.delta = delta
+        self.module = module
+        self.method = method
+        self.features = features
+        self.image_shape = image_shape
+        self.bounds = bounds
+        self.classes = classes
+        self.epochs = epochs
+        self.sampling_rate = sampling_rate
+        self.clip = clip
+        self.step_size = step_size
+        self.decay = decay
+        self.momentum = momentum
+        self.prior = prior
+        self.samples = samples
+        self.per_layer = per_layer
+        self.accounting = accounting
+        self.progress = progress
+        self.adjacency = adjacency
+        self.max_rows = max_rows
+        self.ledger = ledger
+        self.dataset = dataset
+        self.insecure_seed = insecure_seed
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> PrivateBayesianClassifier:
+        """Learn the classes `y` of the rows of `X` (a table, or images as one array or list)."""
+        training = self._training()
+        rows, found_shape = as_rows(X)
+        rows = validated(self, rows, reset=True)
+        classes, labels = checked_labels(y, rows.shape[0], self.classes)
+        bounds = checked_bounds(self.bounds, rows.shape[1])
+        shape = checked_features(self.features, self.image_shape or found_shape, rows.shape[1])
+        inputs, clipped_share = fed(rows, bounds, self.features, shape)
+        learner = self._learner(inputs.shape[1], len(classes), self.hidden)
+        plan = self._noise_plan(training, learner)
+        outcome = self._run(X, training_program(learner, inputs, labels, training, self.progress), plan)
+        if plan is not None:
+            self.guarantee_ = self.guarantee_.assuming(*ASSUMPTIONS)
+        self.classes_, self.bounds_, self.clipped_share_ = classes, bounds, clipped_share
+        self.image_shape_ = None if shape is None else list(shape)
+        self.hidden_ = None if self.module is not None else [int(width) for width in self.hidden]
+        self.weights_, self.count_ = outcome.public["weights"], outcome.public["count"]
+        self.loss_curve_ = outcome.private["loss_curve"]
+        self._describe_noise(training, plan, len(learner.groups))
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of every class for every row: the average over the posterior samples."""
+        found = [probabilities.mean(axis=0) for probabilities in self._sampled_probabilities(X)]
+        return np.concatenate(found)
+
+    def predict_spread(self, X: Any) -> NDArray[np.float64]:
+        """Return how far the posterior samples are apart: the standard deviation of every class's probability."""
+        found = [probabilities.std(axis=0) for probabilities in self._sampled_probabilities(X)]
+        return np.concatenate(found)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of every row."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]  # type: ignore[no-any-return]
+
+    def _training(self) -> Training:
+        check_epsilon(self.epsilon, infinite=True)
+        check_choice(self.method, "method", METHODS)
+        check_choice(self.accounting, "accounting", ACCOUNTINGS)
+        check_count(self.samples, "samples")
+        rate = check_rate(self.sampling_rate)
+        if not 0 <= check_non_negative(self.momentum, "momentum") < 1:
+            raise InvalidInputError("momentum to be at least 0 and below 1", self.momentum, "Use 0.9, or 0 for none.")
+        plain = self.method == "dp-sgd"
+        return Training(
+            steps=max(1, round(check_positive(self.epochs, "epochs") / rate)),
+            sampling_rate=rate,
+            clip=check_positive(self.clip, "clip"),
+            step_size=check_positive(self.step_size, "step_size"),
+            decay=0.0 if plain else check_non_negative(self.decay, "decay"),
+            momentum=self.momentum,
+            prior=check_positive(math.inf if plain else self.prior, "prior", infinite=True),
+            samples=1 if plain else self.samples,
+            langevin=self.method == "sgld",
+            random_state=check_seed(self.random_state),
+        )
+
+    def _learner(self, n_inputs: int, n_classes: int, hidden: Sequence[int]) -> Learner:
+        if self.module is not None:
+            return Learner(prepared(self.module, n_inputs, n_classes), per_layer=self.per_layer)
+        return Learner(perceptron(n_inputs, hidden, n_classes, self.random_state), per_layer=self.per_layer)
+
+    def _noise_plan(self, training: Training, learner: Learner) -> Plan | None:
+        if math.isinf(self.epsilon):
+            return None
+        plan = feasible_plan(
+            self.epsilon,
+            self.delta,
+            training,
+            adjacency=self.adjacency,
+            max_rows=self.max_rows,
+            layers=len(learner.groups),
+        )
+        return plan if self.accounting == "sound" else published_plan(plan, self.accounting, training)
+
+    def _describe_noise(self, training: Training, plan: Plan | None, layers: int) -> None:
+        multiplier = 0.0 if plan is None else plan.multiplier(1 / layers)
+        batch = training.sampling_rate * self.count_
+        if multiplier > batch:
+            warnings.warn(
+                f"The noise of each step ({multiplier:.3g} clipped gradients) exceeds what about {batch:.3g} examples can say. "
+                "Use fewer epochs, a larger sampling_rate, or a larger epsilon.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
+        self.step_noise_ = training.step_size_at(training.steps - 1) * multiplier / batch
+        self.dropout_rate_ = summarise_rates(self.weights_[-1], self.step_noise_)
+
+    def _sampled_probabilities(self, X: Any) -> Iterator[NDArray[np.float64]]:
+        """Yield (n_samples, n_rows, n_classes) for a few rows at a time."""
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "weights_")
+        if self.hidden_ is None and self.module is None:
+            raise InvalidInputError(
+                "the module that the weights belong to",
+                words("a model that was loaded without it"),
+                "Set it with set_params(module=...): a file holds weights, not code.",
+            )
+        rows = validated(self, as_rows(X)[0], reset=False)
+        learner: Learner | None = None
+        for start in range(0, rows.shape[0], PREDICTED_AT_ONCE):
+            inputs, _ = fed(rows[start : start + PREDICTED_AT_ONCE], self.bounds_, self.features, self.image_shape_)
+            if learner is None:
+                learner = self._learner(inputs.shape[1], len(self.classes_), self.hidden_ or ())
+            given = torch.from_numpy(inputs).double()
+            found = []
+            for sample in self.weights_:
+                learner.set_weights(torch.from_numpy(sample.astype(np.float64)))
+                found.append(torch.softmax(learner.scores(given), dim=1).numpy())
+            yield np.stack(found)

@@ -1,0 +1,57 @@
+"""A plan for the noise, or what to change where no noise would leave anything of the gradients."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+from tacit.channel import Plan
+from tacit.errors import InvalidInputError, words
+from tacit.factor.private import PrivacyWarning
+from tacit.neural.program import Training
+from tacit.neural.published import published_noise
+
+MOST_NOISE = 2.0**16
+"""Beyond this multiplier the exact sampler's range is left, whatever the size of the network."""
+
+
+def feasible_plan(
+    epsilon: float, delta: float, training: Training, *, adjacency: str, max_rows: int, layers: int = 1
+) -> Plan:
+    """Return the plan of a training run; refuse one whose noise is sure to drown everything.
+
+    Sure means: by public numbers alone. If the least noise that keeps all steps within epsilon exceeds
+    ``sampling_rate * max_rows``, then it exceeds the total of a whole batch of clipped gradients, in every direction.
+    """
+    most = min(MOST_NOISE, training.sampling_rate * max_rows)
+    try:
+        plan = Plan.for_budget(epsilon, delta, steps=training.planned(), adjacency=adjacency)
+    except InvalidInputError as error:
+        if "reachable" not in error.expected:
+            raise
+        raise _too_small(epsilon, training, most, "none: the accountant cannot show it for any noise") from error
+    noise = plan.multiplier(1 / layers)
+    if noise > most:
+        raise _too_small(epsilon, training, most, f"a smallest feasible noise of {noise:.4g} clipped gradients a step")
+    return plan
+
+
+def published_plan(plan: Plan, name: str, training: Training) -> Plan:
+    """Return the plan with the noise that the thesis would have used for its epsilon, and warn of it."""
+    warnings.warn(
+        f"The noise of {name} is for comparison with the thesis. guarantee_ will say what it really costs, which is not "
+        f"epsilon {plan.epsilon:g}.",
+        PrivacyWarning,
+        stacklevel=4,
+    )
+    noise = published_noise(name, plan.epsilon, plan.delta, training.steps, training.sampling_rate)
+    return replace(plan, noise_multiplier=noise)
+
+
+def _too_small(epsilon: float, training: Training, most: float, got: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"noise of at most {most:.4g} clipped gradients (sampling_rate * max_rows) in each of {training.steps} steps at rate "
+        f"{training.sampling_rate:g} within epsilon {epsilon:g}",
+        words(got),
+        "Use fewer steps (epochs), larger batches (sampling_rate), or a larger epsilon. Nothing was charged.",
+    )

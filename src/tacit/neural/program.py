@@ -1,0 +1,144 @@
+r"""Training as a program: a noisy number of examples, then one noisy total of clipped gradients a step.
+
+With rate q, count n, clipping norm C, noise multiplier z and :math:`\xi \sim N(0, I)`, a step is
+
+.. math:: \hat g_t = \frac{1}{q n C}\Big(\sum_{i \in S_t} \mathrm{clip}_C(\nabla \ell_i(\theta_t)) + z C \xi\Big)
+          + \frac{\theta_t}{n C \tau^2}, \qquad
+          v_{t+1} = \mu v_t + \hat g_t, \qquad \theta_{t+1} = \theta_t - \eta_t v_{t+1}
+
+with the prior :math:`N(0, \tau^2)` on every weight. Read as Langevin dynamics on the posterior, the noise
+:math:`\eta_t z \xi / (q n)` is that of the sampler; read as dropout, it multiplies every weight by a random number. The
+weights kept along the last quarter of the path are the samples of the posterior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tacit.channel import Outcome, Program, Sample, Step, Sum
+from tacit.errors import TacitError, words
+from tacit.neural.gradients import Learner
+
+COUNT_SHARE = 0.01
+"""Share of the budget that the noisy number of examples gets."""
+KEPT_PART = 0.75
+"""Samples are kept from this part of the path on."""
+
+
+class DivergedError(TacitError):
+    """The loss stopped being a number; what was released before that is charged."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Everything public about a training run.
+
+    Parameters
+    ----------
+    steps : int
+    sampling_rate : float
+    clip : float
+        Largest norm of one example's gradient (of one layer, where layers are clipped by themselves).
+    step_size, decay : float
+        Step t has the size ``step_size / (1 + 10 t / steps) ** decay``.
+    momentum : float
+    prior : float
+        Standard deviation of the prior of every weight.
+    samples : int
+        How many points of the path are kept.
+    langevin : bool
+        Whether the Langevin noise of the step size is added to the noise of the channel.
+    random_state : int
+        Of the Langevin noise, which protects nothing.
+    """
+
+    steps: int
+    sampling_rate: float
+    clip: float
+    step_size: float
+    decay: float
+    momentum: float
+    prior: float
+    samples: int
+    langevin: bool
+    random_state: int
+
+    @property
+    def count_weight(self) -> float:
+        """Weight of the sum that counts the examples, against 1 for every step."""
+        return COUNT_SHARE * self.steps * self.sampling_rate**2
+
+    def planned(self) -> list[Step]:
+        """Return the sums that a run makes, for its plan."""
+        return [Step(1, self.count_weight), Step(self.steps, 1.0, self.sampling_rate)]
+
+    def step_size_at(self, step: int) -> float:
+        """Return the size of a step, from 0."""
+        return self.step_size * float((1 + 10 * step / self.steps) ** -self.decay)
+
+    def kept_steps(self) -> set[int]:
+        """Return after which steps the weights are kept: evenly over the last part of the path, the last among them."""
+        first = min(self.steps - 1, int(KEPT_PART * self.steps))
+        return {round(place) for place in np.linspace(self.steps - 1, first, self.samples)}
+
+
+def training_program(
+    learner: Learner,
+    X: NDArray[np.float32],
+    y: NDArray[np.int64],
+    training: Training,
+    progress: Callable[[int], None] | None = None,
+) -> Program:
+    """One holder's view: clip every sampled example's gradient, ask for the noisy total, take the step."""
+    labels = torch.from_numpy(y)
+    answer = yield Sum(count=[len(y)], bound=1.0, weight=training.count_weight, units=len(y))
+    count = max(float(answer["count"][0]), 1.0)
+    theta = learner.weights()
+    speed = torch.zeros_like(theta)
+    langevin = torch.Generator().manual_seed(training.random_state)
+    kept: list[NDArray[np.float32]] = []
+    curve: list[float] = []
+    for step in range(training.steps):
+        mask = yield Sample(units=len(y), rate=training.sampling_rate)
+        learner.set_weights(theta)
+        rows = torch.from_numpy(X[mask]).double()
+        totals, losses = learner.clipped_totals(rows, labels[torch.from_numpy(mask)], training.clip)
+        _check_finite(losses, step, training.steps)
+        curve.append(float(losses.mean()) if len(losses) else float("nan"))
+        noisy = yield _ask(totals, training.clip, len(losses))
+        total = torch.from_numpy(np.concatenate([noisy[name] for name in totals]))
+        slope = total / training.sampling_rate + theta / training.prior**2
+        speed = training.momentum * speed + slope / (count * training.clip)
+        size = training.step_size_at(step)
+        theta = theta - size * speed
+        if training.langevin:
+            # the step is size / (count * clip) on the whole posterior, whose noise has variance twice that
+            spread = (2 * size / (count * training.clip)) ** 0.5
+            theta += spread * torch.randn(theta.shape, generator=langevin, dtype=theta.dtype)
+        if step in training.kept_steps():
+            kept.append(theta.numpy().astype(np.float32))
+        if progress is not None:
+            progress(step + 1)
+    return Outcome(public={"weights": np.stack(kept), "count": count}, private={"loss_curve": curve})
+
+
+def _ask(totals: dict[str, torch.Tensor], clip: float, units: int) -> Sum:
+    arrays: dict[str, Any] = {name: total.numpy() for name, total in totals.items()}
+    bound: Any = clip if len(arrays) == 1 else dict.fromkeys(arrays, clip)
+    return Sum(bound=bound, units=units, **arrays)
+
+
+def _check_finite(losses: torch.Tensor, step: int, steps: int) -> None:
+    if not bool(torch.isfinite(losses).all()):
+        raise DivergedError(
+            "a finite loss",
+            words(f"a loss that is not a number in step {step + 1} of {steps}"),
+            f"The {step} noisy gradients released before it, and the count, are charged. Use a smaller step_size, or "
+            "check the public bounds of the features.",
+        )

@@ -1,0 +1,279 @@
+"""The classifier: its guarantee is the target, its predictions are averages, its file holds what may be released."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from torch import nn
+
+import tacit
+from tacit import Ledger
+from tacit.errors import InvalidInputError
+from tacit.factor.private import PrivacyWarning
+from tacit.neural import DivergedError, PrivateBayesianClassifier, dropout_rates, expected_calibration_error
+from tacit.privacy import gaussian_epsilon
+
+X, Y = load_digits(return_X_y=True)
+TRAIN, TEST = slice(0, 1400), slice(1400, None)
+INF = math.inf
+QUICK = {"bounds": (0, 16), "sampling_rate": 0.2, "epochs": 2.0, "delta": 1e-4}
+
+
+def classifier(*hidden, **settings):
+    return PrivateBayesianClassifier(hidden, **{**QUICK, **settings})
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return classifier(64, epsilon=INF, epochs=20.0, samples=6).fit(X[TRAIN], Y[TRAIN])
+
+
+@pytest.fixture(scope="module")
+def private():
+    return classifier(8, epsilon=2.0, samples=3).fit(X[TRAIN], Y[TRAIN])
+
+
+def test_without_noise_digits_are_learned(plain):
+    assert plain.score(X[TEST], Y[TEST]) > 0.9
+    assert not plain.guarantee_.holds
+    assert "in the clear" in str(plain.guarantee_)
+    assert plain.step_noise_ == 0
+    assert plain.loss_curve_[-1] < 0.3 * plain.loss_curve_[0]
+
+
+def test_the_average_is_at_least_as_well_calibrated_as_one_sample():
+    model = classifier(64, epsilon=INF, epochs=30.0, samples=8, method="sgld", step_size=0.5).fit(X[TRAIN], Y[TRAIN])
+    single = clone(model).fit(X[TRAIN], Y[TRAIN])
+    single.weights_ = model.weights_[-1:]
+    errors = [expected_calibration_error(found.predict_proba(X[TEST]), Y[TEST]) for found in (model, single)]
+    assert errors[0] <= errors[1]
+
+
+def test_more_noise_learns_less():
+    scores = [
+        classifier(epsilon=epsilon, insecure_seed=3).fit(X[TRAIN], Y[TRAIN]).score(X[TEST], Y[TEST])
+        for epsilon in (0.05, 20.0)
+    ]
+    assert scores[1] > scores[0] + 0.2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"method": "sgld"},
+        {"method": "dp-sgd"},
+        {"per_layer": True},
+        {"adjacency": "replace-one"},
+        {"features": "scattering"},
+    ],
+    ids=str,
+)
+def test_the_guarantee_is_the_target(settings):
+    model = classifier(6, epsilon=2.0, epochs=1.0, **settings).fit(X[TRAIN], Y[TRAIN])
+    assert 1.98 < model.guarantee_.epsilon <= 2.0
+    assert model.guarantee_.delta == 1e-4
+    assert model.guarantee_.unit == "row"
+    assert model.guarantee_.adjacency == settings.get("adjacency", "add-remove")
+    assert sum(release.count for release in model.guarantee_.releases) == 1 + 5
+    assert "the classes are public" in str(model.guarantee_)
+
+
+def test_probabilities_are_the_average_of_the_samples(private):
+    singles = []
+    for sample in private.weights_:
+        one = clone(private)
+        vars(one).update(vars(private))
+        one.weights_ = sample[None]
+        singles.append(one.predict_proba(X[TEST]))
+    average = private.predict_proba(X[TEST])
+    assert np.allclose(average, np.mean(singles, axis=0), rtol=1e-12)
+    assert np.allclose(private.predict_spread(X[TEST]), np.std(singles, axis=0), rtol=1e-9, atol=1e-15)
+    assert np.allclose(average.sum(axis=1), 1)
+    assert np.array_equal(private.predict(X[TEST]), private.classes_[average.argmax(axis=1)])
+
+
+def test_a_perceptron_by_hand_gives_the_same_scores(private):
+    sample = private.weights_[-1].astype(np.float64)
+    W1, b1, W2, b2 = np.split(sample, np.cumsum([64 * 8, 8, 8 * 10]))
+    inputs = (X[TEST] / 8 - 1).astype(np.float32).astype(np.float64)
+    scores = np.tanh(inputs @ W1.reshape(8, 64).T + b1) @ W2.reshape(10, 8).T + b2
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    one = clone(private)
+    vars(one).update(vars(private))
+    one.weights_ = private.weights_[-1:]
+    assert np.allclose(one.predict_proba(X[TEST]), shares / shares.sum(axis=1, keepdims=True), rtol=1e-9)
+
+
+def test_dropout_rates_are_those_of_the_last_steps_noise(private):
+    noise = private.step_noise_
+    release = private.guarantee_.releases[-1]
+    expected = 2.0 / (1 + 10 * 9 / 10) ** 0.5 * release.noise_multiplier / (0.2 * private.count_)
+    assert noise == pytest.approx(expected, rel=1e-5)
+    assert private.dropout_rate_["mean"] == pytest.approx(dropout_rates(private.weights_[-1], noise).mean())
+
+
+def test_samples_are_kept_on_the_last_quarter_of_the_path():
+    model = classifier(epsilon=INF, samples=3, epochs=4.0)
+    assert model._training().kept_steps() == {15, 17, 19}
+    assert model.fit(X[TRAIN], Y[TRAIN]).weights_.shape == (3, 650)
+    assert classifier(epsilon=INF, samples=500)._training().kept_steps() == {7, 8, 9}
+    assert classifier(epsilon=INF, samples=1)._training().kept_steps() == {9}
+    assert classifier(epsilon=INF, method="dp-sgd")._training().kept_steps() == {9}
+
+
+def test_a_fixed_seed_repeats_and_voids_the_guarantee():
+    first, second, other = (
+        classifier(epsilon=2.0, epochs=1.0, insecure_seed=seed).fit(X[TRAIN], Y[TRAIN]) for seed in (1, 1, 2)
+    )
+    assert np.array_equal(first.weights_, second.weights_)
+    assert not np.array_equal(first.weights_, other.weights_)
+    assert not first.guarantee_.holds
+
+
+def test_the_published_noise_says_what_it_costs():
+    settings = {"epsilon": 0.5, "epochs": 20.0, "accounting": "DPD-zCDP"}
+    with pytest.warns(PrivacyWarning, match="really costs"):
+        model = classifier(**settings).fit(X[TRAIN], Y[TRAIN])
+    (release,) = [found for found in model.guarantee_.releases if found.sampling_rate < 1]
+    cost = gaussian_epsilon(release.noise_multiplier, 1e-4, steps=100, sampling_rate=0.2)
+    assert model.guarantee_.epsilon == pytest.approx(cost, rel=0.02)
+
+
+def test_saved_and_loaded_it_predicts_the_same(private, tmp_path):
+    path = tmp_path / "network.tacit"
+    private.save(path)
+    loaded = tacit.load(path)
+    assert np.array_equal(loaded.predict_proba(X[TEST]), private.predict_proba(X[TEST]))
+    assert loaded.guarantee_.epsilon == pytest.approx(private.guarantee_.epsilon)
+    with np.load(path, allow_pickle=False) as archive:
+        header = json.loads(archive["model.json"].tobytes())
+        assert set(archive.files) == {"model.json", "weights_", "classes_", "bounds_"}
+    assert not {"loss_curve_", "clipped_share_"} & set(header["values"])
+
+
+def test_a_loaded_module_wants_its_module(tmp_path):
+    module = nn.Sequential(nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, 10))
+    model = PrivateBayesianClassifier(module=module, **QUICK, epsilon=INF).fit(X[TRAIN], Y[TRAIN])
+    model.save(tmp_path / "network.tacit")
+    loaded = tacit.load(tmp_path / "network.tacit")
+    with pytest.raises(InvalidInputError, match=r"set_params\(module"):
+        loaded.predict(X[TEST])
+    assert np.array_equal(loaded.set_params(module=module).predict(X[TEST]), model.predict(X[TEST]))
+
+
+def test_images_as_a_stack_as_a_list_and_as_rows_are_the_same():
+    stack = X[TRAIN].reshape(-1, 8, 8)
+    first, second, third = (
+        classifier(epsilon=1.0, epochs=1.0, features="scattering", insecure_seed=1).fit(images, Y[TRAIN])
+        for images in (X[TRAIN], stack, list(stack))
+    )
+    assert np.array_equal(first.weights_, second.weights_)
+    assert np.array_equal(first.weights_, third.weights_)
+    assert first.image_shape_ == [8, 8]
+    assert np.array_equal(first.predict(X[TEST]), first.predict(X[TEST].reshape(-1, 8, 8)))
+
+
+def test_it_is_a_scikit_learn_classifier_with_names_for_classes():
+    names = np.array(["even", "odd"])[Y % 2]
+    model = make_pipeline(FunctionTransformer(lambda rows: rows / 16), PrivateBayesianClassifier((), epsilon=INF))
+    model.fit(X[TRAIN], names[TRAIN])
+    assert set(model.predict(X[TEST])) == {"even", "odd"}
+    assert model.score(X[TEST], names[TEST]) > 0.8
+    fresh = clone(model[-1])
+    assert fresh.get_params() == model[-1].get_params()
+    assert not hasattr(fresh, "weights_")
+
+
+def test_bounds_cut_off_and_are_counted():
+    wild = X[TRAIN].copy()
+    wild[0, 0], wild[1, 1] = 1e9, -5.0
+    model = classifier(epsilon=INF).fit(wild, Y[TRAIN])
+    assert model.clipped_share_ == pytest.approx(2 / wild.size)
+
+
+@pytest.mark.parametrize(
+    ("X_given", "y_given", "settings", "message"),
+    [
+        (X, Y + 0.5, {}, "labels that are classes.*continuous"),
+        (X, np.where(Y > 3, np.nan, 1.0), {}, "labels"),
+        (X, np.zeros(len(X), int), {}, "at least two classes.*one class: 0"),
+        (X, Y[:-1], {}, "one label for each of 1797 rows"),
+        (X, None, {}, "label for every row"),
+        (X, Y, {"classes": (0, 1, 2)}, "labels among the 3 classes given; got 7 other labels"),
+        ([np.zeros((4, 4)), np.zeros((4, 5))], [0, 1], {}, "images of one size; got several: 4 x 4, 4 x 5"),
+        (X, Y, {"bounds": (1, 0)}, "low < high"),
+        (X, Y, {"bounds": 3}, "low < high"),
+        (X, Y, {"features": "wavelets"}, "features to be one of"),
+        (X[:, :63], Y, {"features": "scattering"}, "63 pixels"),
+        (X, Y, {"image_shape": (3, 3)}, "64 pixels"),
+        (X, Y, {"method": "adam"}, "method to be one of"),
+        (X, Y, {"momentum": 1.0}, "momentum"),
+        (X, Y, {"sampling_rate": 0.0}, "sampling_rate"),
+        (X, Y, {"hidden": (0,)}, "hidden"),
+        (X, Y, {"epsilon": -1.0}, "epsilon"),
+        (np.where(X > 15, np.nan, X), Y, {}, "finite numbers"),
+    ],
+)
+def test_wrong_input_is_refused(X_given, y_given, settings, message):
+    model = PrivateBayesianClassifier(**{**QUICK, "hidden": (), **settings})
+    with pytest.raises(InvalidInputError, match=message):
+        model.fit(X_given, y_given)
+
+
+def test_an_epsilon_too_small_for_the_steps_names_the_noise_and_what_to_change():
+    model = classifier(epsilon=1e-4, epochs=20.0, max_rows=2000)
+    with pytest.raises(InvalidInputError, match=r"smallest feasible noise of \d.*fewer steps .epochs., larger batches"):
+        model.fit(X[TRAIN], Y[TRAIN])
+
+
+def test_noise_beyond_what_the_batch_can_say_is_warned_of():
+    with pytest.warns(PrivacyWarning, match="exceeds what about"):
+        classifier(epsilon=2e-3, epochs=2.0).fit(X[:300], Y[:300])
+
+
+class Breaks(nn.Module):
+    """A network that gives no number once its weights are large."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 10)
+
+    def forward(self, x):
+        scores = self.layer(x)
+        return scores * torch.where(self.layer.weight.abs().sum() > 1e3, torch.nan, 1.0)
+
+
+def test_a_loss_that_is_no_number_stops_and_charges_what_was_released(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("digits", epsilon=3.0, delta=1e-4)
+    model = PrivateBayesianClassifier(
+        module=Breaks(), **QUICK, epsilon=2.0, step_size=1e6, ledger=ledger, dataset="digits"
+    )
+    with pytest.raises(DivergedError, match=r"not a number in step 2 of 10\. The 1 noisy gradients"):
+        model.fit(X[TRAIN], Y[TRAIN])
+    # one step and the count of ten steps and the count
+    assert 0.1 < ledger.remaining("digits").spent < 1.3
+    assert sum(release.count for release in ledger.history("digits")[0].settled) == 2
+    assert not hasattr(model, "weights_")
+
+
+def test_a_fit_is_charged_and_an_empty_account_refuses_it(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("digits", epsilon=1.0, delta=1e-4)
+    classifier(epsilon=0.9, epochs=1.0, ledger=ledger, dataset="digits").fit(X[TRAIN], Y[TRAIN])
+    assert ledger.remaining("digits").spent == pytest.approx(0.9, abs=0.01)
+    with pytest.raises(tacit.errors.BudgetError):
+        classifier(epsilon=0.9, epochs=1.0, ledger=ledger, dataset="digits").fit(X[TRAIN], Y[TRAIN])
+
+
+def test_progress_is_told():
+    told = []
+    classifier(epsilon=INF, progress=told.append).fit(X[TRAIN], Y[TRAIN])
+    assert told == list(range(1, 11))

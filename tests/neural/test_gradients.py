@@ -1,0 +1,130 @@
+"""Clipped totals are those of single examples, one by one, whichever way they are computed."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from tacit.neural.gradients import Learner
+from tacit.neural.network import perceptron
+
+
+def examples(n=7, width=6, classes=3):
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randn(n, width, generator=generator, dtype=torch.float64)
+    return rows, torch.randint(classes, (n,), generator=generator)
+
+
+def stirred(network):
+    """A network away from its start, whose last layer is zero."""
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for value in network.parameters():
+            value.add_(0.3 * torch.randn(value.shape, generator=generator, dtype=value.dtype))
+    return network
+
+
+def one_by_one(learner, rows, labels, clip):
+    totals = dict.fromkeys(learner.groups, 0.0)
+    for row, label in zip(rows, labels, strict=True):
+        loss = cross_entropy(learner.network(row[None]), label[None])
+        names = list(learner.parameters)
+        found = dict(zip(names, torch.autograd.grad(loss, [learner.parameters[name] for name in names]), strict=True))
+        for group, members in learner.groups.items():
+            flat = torch.cat([found[name].flatten() for name in members])
+            totals[group] = totals[group] + flat * min(1.0, clip / max(float(flat.norm()), 1e-300))
+    return totals
+
+
+def convolution():
+    return nn.Sequential(nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 2, 2), nn.ReLU(), nn.Flatten(), nn.Linear(4, 3))
+
+
+class Shared(nn.Module):
+    """The same layer twice: its gradient is no outer product."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 6)
+        self.outer = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.outer(torch.tanh(self.inner(torch.tanh(self.inner(x)))))
+
+
+NETWORKS = {
+    "linear": lambda: perceptron(6, (), 3, 0),
+    "two hidden layers": lambda: perceptron(6, (5, 4), 3, 0),
+    "no bias": lambda: nn.Sequential(nn.Linear(6, 5, bias=False), nn.Tanh(), nn.Linear(5, 3)),
+    "convolution": convolution,
+    "shared layer": Shared,
+    "a bare layer": lambda: nn.Linear(6, 3),
+    "layer norm": lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 3)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("per_layer", [False, True])
+@pytest.mark.parametrize("clip", [0.2, 100.0])
+def test_totals_are_those_of_single_examples(name, per_layer, clip):
+    learner = Learner(stirred(NETWORKS[name]().double().eval()), per_layer=per_layer)
+    rows, labels = examples()
+    totals, losses = learner.clipped_totals(rows, labels, clip)
+    expected = one_by_one(learner, rows, labels, clip)
+    assert set(totals) == set(expected)
+    for group, total in totals.items():
+        assert torch.allclose(total, expected[group], rtol=1e-10, atol=1e-13)
+    assert torch.allclose(losses, cross_entropy(learner.network(rows), labels, reduction="none"))
+
+
+def test_which_networks_take_the_quick_way():
+    quick = {name for name, build in NETWORKS.items() if Learner(build().double())._layers is not None}
+    assert quick == {"linear", "two hidden layers", "no bias", "a bare layer"}
+
+
+def test_one_example_moves_a_total_by_no_more_than_the_clipping_norm():
+    learner = Learner(stirred(perceptron(6, (5,), 3, 0)))
+    rows, labels = examples()
+    rows[-1] *= 1e6
+    whole, _ = learner.clipped_totals(rows, labels, 0.5)
+    without, _ = learner.clipped_totals(rows[:-1], labels[:-1], 0.5)
+    assert float((whole["gradient"] - without["gradient"]).norm()) <= 0.5 * (1 + 1e-12)
+
+
+def test_frozen_parameters_stay_out():
+    network = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    network[0].requires_grad_(False)
+    learner = Learner(network)
+    rows, labels = examples()
+    totals, _ = learner.clipped_totals(rows, labels, 1.0)
+    assert totals["gradient"].shape == (learner.size,) == (18,)
+    expected = one_by_one(learner, rows, labels, 1.0)
+    assert torch.allclose(totals["gradient"], expected["gradient"], rtol=1e-10, atol=1e-13)
+
+
+def test_an_empty_sample_has_a_total_of_zero():
+    for build in NETWORKS.values():
+        learner = Learner(build().double().eval())
+        totals, losses = learner.clipped_totals(*examples(0), 1.0)
+        assert float(totals["gradient"].abs().sum()) == 0.0
+        assert totals["gradient"].shape == (learner.size,)
+        assert len(losses) == 0
+
+
+def test_weights_go_in_as_they_came_out():
+    learner = Learner(perceptron(6, (5, 4), 3, 0), per_layer=True)
+    vector = torch.arange(learner.size, dtype=torch.float64)
+    learner.set_weights(vector)
+    assert torch.equal(learner.weights(), vector)
+
+
+def test_the_totals_of_opacus_are_the_same():
+    opacus = pytest.importorskip("opacus", reason="opacus is not installed")
+    learner = Learner(stirred(perceptron(6, (5,), 3, 0)))
+    rows, labels = examples()
+    wrapped = opacus.GradSampleModule(stirred(perceptron(6, (5,), 3, 0)), loss_reduction="sum")
+    cross_entropy(wrapped(rows), labels, reduction="sum").backward()
+    single = torch.cat([value.grad_sample.flatten(1) for value in wrapped.parameters()], dim=1)
+    expected = (single * (0.2 / single.norm(dim=1)).clamp(max=1.0)[:, None]).sum(dim=0)
+    totals, _ = learner.clipped_totals(rows, labels, 0.2)
+    assert torch.allclose(totals["gradient"], expected, rtol=1e-8, atol=1e-12)
