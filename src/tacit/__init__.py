@@ -8,6 +8,8 @@ from typing import Any
 
 _HOME = {
     "Accountant": "tacit.privacy",
+    "AllBut": "tacit.factor",
+    "CoupledFactorization": "tacit.factor",
     "Guarantee": "tacit.privacy",
     "Ledger": "tacit.privacy",
     "NMF": "tacit.factor",
@@ -16,6 +18,7 @@ _HOME = {
     "PrivateRecommender": "tacit.factor",
     "RatingNMF": "tacit.factor",
     "Recommender": "tacit.factor",
+    "Relation": "tacit.factor",
     "TacitError": "tacit.errors",
     "choose_rank": "tacit.factor",
     "fingerprint": "tacit.privacy",
@@ -26,6 +29,7 @@ _HOME = {
 
 __all__ = ["NMF", "Accountant", "Guarantee", "Ledger", "PrivateMoments", "PrivateNMF", "TacitError", "choose_rank"]
 __all__ += ["PrivateRecommender", "RatingNMF", "Recommender"]
+__all__ += ["AllBut", "CoupledFactorization", "Relation"]
 __all__ += ["fingerprint", "gaussian_epsilon", "gaussian_noise_multiplier", "load"]
 
 

@@ -1,5 +1,7 @@
 """The models: programs over a channel, and the estimators that run them."""
 
+from tacit.factor.coupled.observed import AllBut
+from tacit.factor.coupled.relation import Relation
 from tacit.factor.moments import PrivateMoments
 from tacit.factor.nmf.choose_rank import RankChoice, choose_rank
 from tacit.factor.nmf.estimator import NMF
@@ -11,12 +13,14 @@ from tacit.factor.saved import load
 
 __all__ = [
     "NMF",
+    "AllBut",
     "PrivateMoments",
     "PrivateNMF",
     "PrivateRecommender",
     "RankChoice",
     "RatingNMF",
     "Recommender",
+    "Relation",
     "choose_rank",
     "load",
 ]
