@@ -172,6 +172,17 @@ class Relation:
         other._check_some_known()
         return other
 
+    def as_sparse(self) -> Relation:
+        """Return the same relation by its non-zero cells."""
+        other = copy.copy(self)
+        if self.dense is not None:
+            if self.mask is not None:
+                other.holes = np.argwhere(~self.mask).astype(np.int32)
+            other.coords = np.argwhere(self.dense).astype(np.int32)
+            other.values = self.dense[tuple(other.coords.T)]
+            other.dense = other.mask = None
+        return other
+
     def _take(self, data: Any) -> None:
         """Keep the data, dense or by its stored cells."""
         if hasattr(data, "tocoo"):
@@ -251,15 +262,15 @@ class Relation:
                 float(known.min()),
                 'Shift or clip them, or use divergence="euclid".',
             )
-        if self.power < 2:
-            return
-        if self.dense is None and not self.stored_only:
+        if self.power not in (0, 1) and self.dense is None and not self.stored_only:
             raise InvalidInputError(
-                f"the zeros of {self.name!r} to be stored under Itakura-Saito",
-                words("sparse data whose other cells are zeros"),
-                'Use observed="stored" with some zeros stored, a dense array, or divergence="kl".',
+                f'divergence="euclid" or "kl" for {self.name!r}: sparse data whose other cells are zeros',
+                self.power,
+                'Others have no short form for zeros that are not stored: use observed="stored" with some zeros stored, or a '
+                "dense array.",
             )
-        self._raise_zeros(known)
+        if self.power == 2:
+            self._raise_zeros(known)
 
     def _raise_zeros(self, known: Floats) -> None:
         zeros = int((known == 0).sum())
@@ -273,7 +284,8 @@ class Relation:
             stacklevel=4,
         )
         if self.dense is not None:
-            self.dense = np.maximum(self.dense, floor)
+            raised = np.maximum(self.dense, floor)
+            self.dense = raised if self.mask is None else np.where(self.mask, raised, 0.0)
         else:
             self.values = np.maximum(known, floor)
 
