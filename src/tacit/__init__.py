@@ -12,6 +12,8 @@ _HOME = {
     "CoupledFactorization": "tacit.factor",
     "Guarantee": "tacit.privacy",
     "Ledger": "tacit.privacy",
+    "LocalCountFactorization": "tacit.factor.coupled.local_counts",
+    "LocallyPrivateCounts": "tacit.factor.coupled.local_noise",
     "NMF": "tacit.factor",
     "PrivateMoments": "tacit.factor",
     "PrivateNMF": "tacit.factor",
@@ -28,6 +30,7 @@ _HOME = {
 }
 
 __all__ = ["NMF", "Accountant", "Guarantee", "Ledger", "PrivateMoments", "PrivateNMF", "TacitError", "choose_rank"]
+__all__ += ["LocalCountFactorization", "LocallyPrivateCounts"]
 __all__ += ["PrivateRecommender", "RatingNMF", "Recommender"]
 __all__ += ["AllBut", "CoupledFactorization", "Relation"]
 __all__ += ["fingerprint", "gaussian_epsilon", "gaussian_noise_multiplier", "load"]

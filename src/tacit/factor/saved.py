@@ -28,6 +28,7 @@ from tacit.privacy.guarantee import Guarantee
 
 FORMAT, VERSION = "tacit model", 1
 MODELS = {
+    "LocalCountFactorization": "tacit.factor.coupled.local_counts",
     "NMF": "tacit.factor.nmf.estimator",
     "PrivateMoments": "tacit.factor.moments",
     "PrivateNMF": "tacit.factor.nmf.private",
