@@ -1,5 +1,6 @@
 """The models: programs over a channel, and the estimators that run them."""
 
+from tacit.factor.coupled.estimator import CoupledFactorization
 from tacit.factor.coupled.observed import AllBut
 from tacit.factor.coupled.relation import Relation
 from tacit.factor.moments import PrivateMoments
@@ -14,6 +15,7 @@ from tacit.factor.saved import load
 __all__ = [
     "NMF",
     "AllBut",
+    "CoupledFactorization",
     "PrivateMoments",
     "PrivateNMF",
     "PrivateRecommender",

@@ -28,6 +28,7 @@ from tacit.privacy.guarantee import Guarantee
 
 FORMAT, VERSION = "tacit model", 1
 MODELS = {
+    "CoupledFactorization": "tacit.factor.coupled.estimator",
     "LocalCountFactorization": "tacit.factor.coupled.local_counts",
     "NMF": "tacit.factor.nmf.estimator",
     "PrivateMoments": "tacit.factor.moments",
