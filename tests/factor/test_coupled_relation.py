@@ -12,7 +12,7 @@ from tacit.factor.coupled.reconstruct import reconstruct, reconstruct_at
 from tacit.factor.coupled.spec import Spec, checked_ranks, factor_shapes
 
 rng = np.random.default_rng(3)
-SIZES = dict(i=7, j=5, k=6, r=2, s=3, t=2)
+SIZES = {"i": 7, "j": 5, "k": 6, "r": 2, "s": 3, "t": 2}
 COUNTS = rng.poisson(1.0, (7, 5, 6)).astype(float)
 NAMES = ("user", "place", "activity")
 CP = "ir,jr,kr->ijk"

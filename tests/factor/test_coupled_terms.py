@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tacit import AllBut, Relation
-from tacit.factor.coupled.dense_term import DenseTerm, term_of
+from tacit.factor.coupled.dense_term import DenseTerm, MaskedCountsTerm, term_of
 from tacit.factor.coupled.divergence import divergence
 from tacit.factor.coupled.layout import Layout
 from tacit.factor.coupled.terms import StoredTerm, ZerosTerm
 
-SIZES = dict(i=7, j=5, k=6, r=2, s=3, t=2)
+SIZES = {"i": 7, "j": 5, "k": 6, "r": 2, "s": 3, "t": 2}
 MODELS = [
     "ir,jr,kr->ijk",
     "ir,sj,kt,rst->ijk",
@@ -124,6 +124,10 @@ def test_the_cheapest_form_is_chosen():
     sparse_enough[3, 4] = 2.0
     assert isinstance(term_of(Relation(sparse_enough, "ir,jr->ij", ("a", "b"))), ZerosTerm)
     assert isinstance(term_of(Relation(sparse_enough + 1, "ir,jr->ij", ("a", "b"))), DenseTerm)
+    masked = Relation(sparse_enough, "ir,jr->ij", ("a", "b"), observed=sparse_enough < 3)
+    assert isinstance(term_of(masked), ZerosTerm)
+    hidden = np.arange(2000).reshape(50, 40) % 3 == 0
+    assert isinstance(term_of(Relation(sparse_enough, "ir,jr->ij", ("a", "b"), observed=~hidden)), MaskedCountsTerm)
     listed = ([[3, 4]], [2.0], (50, 40))
     assert isinstance(term_of(Relation(listed, "ir,jr->ij", ("a", "b"), observed="stored")), StoredTerm)
 
@@ -147,9 +151,23 @@ def test_zeros_that_are_not_stored_are_never_listed():
 
 @pytest.mark.parametrize("text", ["ir,jr,kr->ijk", "ir,js,kt,rst->ijk"])
 def test_many_cells_are_cut_into_blocks(text, monkeypatch):
-    relation, factors, x, _ = made(text, "sparse", "all", 1.0)
+    relation, factors, _x, _ = made(text, "sparse", "all", 1.0)
     whole = [term_of(relation).statistics(place, factors) for place in range(len(factors))]
     monkeypatch.setattr("tacit.factor.coupled.reconstruct.BLOCK_NUMBERS", 500)
     term = term_of(relation)
     for place, before in enumerate(whole):
         assert np.allclose(term.statistics(place, factors).numerator, before.numerator)
+
+
+@pytest.mark.parametrize("text", ["ir,jr,kr->ijk", "ir,js,kt,rst->ijk"])
+def test_a_mask_over_few_counts_gives_what_the_array_gives(text):
+    relation, factors, _, mask = made(text, "dense", "mask", 1.0)
+    quick, plain = MaskedCountsTerm(relation), DenseTerm(relation)
+    assert quick.loss(factors) == pytest.approx(plain.loss(factors))
+    assert quick.mass(factors) == pytest.approx(plain.mass(factors))
+    assert quick.n_observed == mask.sum()
+    for place in range(len(factors)):
+        one, other = quick.statistics(place, factors, loss=True), plain.statistics(place, factors, loss=True)
+        assert np.allclose(one.numerator, other.numerator)
+        assert np.allclose(one.denominator, other.denominator)
+        assert one.loss == pytest.approx(other.loss)

@@ -90,6 +90,28 @@ class DenseTerm(Term):
         return float(divergence(self.x[known], means[known], self.power).sum())
 
 
+class MaskedCountsTerm(ZerosTerm):
+    """A dense relation with a mask and few non-zeros, under Kullback-Leibler: only the mask is gone through as an array."""
+
+    def __init__(self, relation: Relation) -> None:
+        assert relation.mask is not None
+        super().__init__(relation.as_sparse(holes=False))
+        self.relation, self.n_observed = relation, relation.n_observed
+        self.known = relation.mask.astype(np.float64)
+
+    def exposure(self, place: int, factors: tuple[Floats, ...]) -> Floats:
+        """See `Term`."""
+        return weighted_sum(self.spec, self.known, factors, place)
+
+    def mass(self, factors: tuple[Floats, ...]) -> float:
+        """See `Term`."""
+        return float(np.vdot(self.exposure(0, factors), factors[0]))
+
+    def gram(self, place: int, factors: tuple[Floats, ...]) -> Floats | None:
+        """See `Term`."""
+        return None
+
+
 class PartialProducts:
     """Products of one array with all factors but one, for factors that change one after the other.
 
@@ -149,7 +171,9 @@ def term_of(relation: Relation) -> Term:
     """Return the relation in the form that costs least."""
     if relation.dense is None:
         return StoredTerm(relation) if relation.stored_only else ZerosTerm(relation)
-    filled = np.count_nonzero(relation.dense)
-    if relation.mask is None and relation.power in (0, 1) and filled < SPARSE_ENOUGH * relation.dense.size:
-        return ZerosTerm(relation.as_sparse())
+    if np.count_nonzero(relation.dense) < SPARSE_ENOUGH * relation.dense.size:
+        if relation.mask is None and relation.power in (0, 1):
+            return ZerosTerm(relation.as_sparse())
+        if relation.power == 1:
+            return MaskedCountsTerm(relation)
     return DenseTerm(relation)

@@ -172,11 +172,11 @@ class Relation:
         other._check_some_known()
         return other
 
-    def as_sparse(self) -> Relation:
-        """Return the same relation by its non-zero cells."""
+    def as_sparse(self, *, holes: bool = True) -> Relation:
+        """Return the same relation by its non-zero cells; without `holes`, as if the cells that are not known were zeros."""
         other = copy.copy(self)
         if self.dense is not None:
-            if self.mask is not None:
+            if self.mask is not None and holes:
                 other.holes = np.argwhere(~self.mask).astype(np.int32)
             other.coords = np.argwhere(self.dense).astype(np.int32)
             other.values = self.dense[tuple(other.coords.T)]
