@@ -15,6 +15,7 @@ _HOME = {
     "LocalCountFactorization": "tacit.factor.coupled.local_counts",
     "LocallyPrivateCounts": "tacit.factor.coupled.local_noise",
     "NMF": "tacit.factor",
+    "PrivateCoupledFactorization": "tacit.factor.coupled.private",
     "PrivateMoments": "tacit.factor",
     "PrivateNMF": "tacit.factor",
     "PrivateRecommender": "tacit.factor",
@@ -30,7 +31,7 @@ _HOME = {
 }
 
 __all__ = ["NMF", "Accountant", "Guarantee", "Ledger", "PrivateMoments", "PrivateNMF", "TacitError", "choose_rank"]
-__all__ += ["LocalCountFactorization", "LocallyPrivateCounts"]
+__all__ += ["LocalCountFactorization", "LocallyPrivateCounts", "PrivateCoupledFactorization"]
 __all__ += ["PrivateRecommender", "RatingNMF", "Recommender"]
 __all__ += ["AllBut", "CoupledFactorization", "Relation"]
 __all__ += ["fingerprint", "gaussian_epsilon", "gaussian_noise_multiplier", "load"]

@@ -31,6 +31,7 @@ MODELS = {
     "CoupledFactorization": "tacit.factor.coupled.estimator",
     "LocalCountFactorization": "tacit.factor.coupled.local_counts",
     "NMF": "tacit.factor.nmf.estimator",
+    "PrivateCoupledFactorization": "tacit.factor.coupled.private",
     "PrivateMoments": "tacit.factor.moments",
     "PrivateNMF": "tacit.factor.nmf.private",
     "PrivateRecommender": "tacit.factor.ratings.private",
