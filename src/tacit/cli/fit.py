@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from tacit.cli.fit_coupled import coupled
 from tacit.cli.fit_nmf import nmf
 from tacit.cli.fit_recommend import recommend
 
 app = typer.Typer(help="Fit a model, private when --epsilon is given; writes a folder.", no_args_is_help=True)
+app.command()(coupled)
 app.command()(nmf)
 app.command()(recommend)
