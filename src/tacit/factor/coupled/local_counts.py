@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from tacit.errors import InvalidInputError, words
 from tacit.factor.coupled.local_kernels import LEAST_RATE, draw_counts, draw_counts_and_noise, share_counts
 from tacit.factor.coupled.local_noise import NoisyCounts, checked_counts, checked_mask
+from tacit.factor.coupled.local_start import start_of
 from tacit.factor.saved import SavedModel
 from tacit.privacy.guarantee import Guarantee
 from tacit.validation import check_choice, check_count, check_positive, check_seed
@@ -135,8 +136,7 @@ class LocalCountFactorization(SavedModel, BaseEstimator):  # type: ignore[misc]
         self._check_settings()
         generator = np.random.default_rng(check_seed(self.random_state))
         sites = self._sites(tables, observed)
-        n_columns = sites[0].z.shape[1]
-        shared = self._start(sites, n_columns, generator)
+        shared = self._start(sites, generator)
         kept = set(
             np.linspace(self.burn, self.sweeps - 1, min(self.samples, self.sweeps - self.burn)).astype(int).tolist()
         )
@@ -233,13 +233,13 @@ class LocalCountFactorization(SavedModel, BaseEstimator):  # type: ignore[misc]
         counts = np.where(seen, np.maximum(z, 0), 0)
         return _Site(z, seen, scale, np.empty((len(z), self.rank)), counts, rates, np.ones(self.rank))
 
-    def _start(self, sites: list[_Site], n_columns: int, generator: np.random.Generator) -> NDArray[np.float64]:
-        """Draw U and V about the size that the tables' means ask for; with noise of mean zero these are unbiased."""
-        shared = generator.gamma(2.0, 0.5, (n_columns, self.rank))
-        for site in sites:
-            level = max(float(site.z[site.observed].mean()) if site.observed.any() else 0.0, 0.1) / self.rank
-            site.own = generator.gamma(2.0, level / 2, (len(site.z), self.rank))
-            site.rate = np.full(self.rank, self.shape / level if self.rate is None else self.rate)
+    def _start(self, sites: list[_Site], generator: np.random.Generator) -> NDArray[np.float64]:
+        rows, shared = start_of(
+            [site.z for site in sites], [site.observed for site in sites], self.rank, self.random_state
+        )
+        for site, own in zip(sites, rows, strict=True):
+            site.own = own * generator.gamma(20.0, 1 / 20, own.shape)
+            site.rate = np.full(self.rank, self.shape / float(own.mean()) if self.rate is None else self.rate)
         return shared
 
     def _sweep(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,7 +150,8 @@ def check_range(value_range: object) -> tuple[float, float]:
             "Give them without looking at the data, for example value_range=(1, 5): without a bound there is no privacy.",
         )
     try:
-        least, greatest = (float(end) for end in value_range)  # type: ignore[attr-defined]
+        pair: Any = () if isinstance(value_range, str) else value_range
+        least, greatest = (float(end) for end in pair)
     except (TypeError, ValueError):
         least = greatest = np.nan
     if not (np.isfinite([least, greatest]).all() and least < greatest):

@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 
 from tacit.channel import Outcome, Program, Step, Sum
 from tacit.factor.coupled.private_cells import Floats, UnitCells, added
-from tacit.factor.coupled.private_moments import MEAN_VARIANCE, Settings
+from tacit.factor.coupled.private_settings import MEAN_VARIANCE, Settings
 from tacit.factor.coupled.private_shrink import BINS, shrunk_biases, shrunk_mean
 from tacit.factor.coupled.private_side import ENTITY_BIAS, Side
 from tacit.factor.moments import pack, unpack

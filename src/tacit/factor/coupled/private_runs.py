@@ -13,7 +13,8 @@ from tacit.factor.coupled.private_cells import UnitCells
 from tacit.factor.coupled.private_entries import CELLS_AN_ENTITY, EntryWeights, entries_program
 from tacit.factor.coupled.private_features import public_features
 from tacit.factor.coupled.private_layout import Problem
-from tacit.factor.coupled.private_moments import Settings, moments_program
+from tacit.factor.coupled.private_moments import moments_program
+from tacit.factor.coupled.private_settings import Settings
 from tacit.factor.coupled.private_sgld import SgldSettings, sgld_program
 from tacit.privacy.calibration import gaussian_noise_multiplier
 from tacit.privacy.published import ermis_advanced_noise_multiplier, ermis_zcdp_noise_multiplier

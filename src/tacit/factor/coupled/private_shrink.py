@@ -1,6 +1,7 @@
 """Biases from noisy counts and noisy sums: the best linear guess when both are uncertain by a known amount.
 
-All of it is post-processing: where the noise is too strong, a guess falls back to that of the group, and the group's to zero.
+All of it is post-processing of what was released, and so costs no privacy: where the noise is too strong, a row's bias falls
+back to its group's, the group's to zero, and the mean to the middle of the range.
 """
 
 from __future__ import annotations
@@ -55,12 +56,13 @@ def shrunk_biases(
     covered = np.cumsum(likely[order := np.argsort(-likely, kind="stable")])
     group = np.empty(len(likely), dtype=np.int64)
     group[order] = np.minimum(covered / max(covered[-1], TINY) * bins, bins - 1).astype(np.int64)
-    design = np.eye(bins)[group]
+    design, prior = np.eye(bins)[group], np.full(bins, variance)
     if features is not None:
         design = np.concatenate([design, features], axis=1)
+        prior = np.append(prior, np.full(features.shape[1], variance / (2 * features.shape[1])))
     trust = 1 / ((likely**2 + doubt) * variance + likely * value_noise + sum_noise**2 + TINY)
     scaled = design * likely[:, None]
-    gram = (scaled * trust[:, None]).T @ scaled + np.eye(design.shape[1]) / variance
+    gram = (scaled * trust[:, None]).T @ scaled + np.diag(1 / prior)
     explained = design @ np.linalg.solve(gram, scaled.T @ (trust * sums))
     own = (sums - likely * explained) * likely * variance * trust
     return likely, np.clip(explained + own, -2.0, 2.0)
