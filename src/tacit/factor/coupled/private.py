@@ -31,6 +31,7 @@ AGAIN = (
     "Attach a ledger to have that counted."
 )
 SIZES = "the numbers of entities are public; a unit is absent when its cells are"
+TOGETHER = "whoever adds up the sites' sums sees each site's part before the noise, unless the channel masks it"
 STAYS = (
     "a site's own factors are solved from its own data and what was released, and stay there: everybody else, together, learns "
     "of a unit what the release allows, no more"
@@ -223,6 +224,8 @@ class PrivateCoupledFactorization(PrivateFactors, BaseEstimator):  # type: ignor
         if problems[0].public:
             named = ", ".join(relation.name for relation in problems[0].public)
             more.append(f"the relations without {self.private!r} are public: {named}")
+        if len(problems) > 1:
+            more.append(TOGETHER)
         if self.protect == "site":
             more.append(STAYS)
         if self.method == "published":

@@ -14,14 +14,15 @@ BINS = 8
 TINY = 1e-9
 LEAST_COUNT = 0.05
 """Of the average count: no row is taken to have less."""
+LEAST_KEPT = 0.01
 
 
 def likely_counts(counts: Floats, noise: float) -> tuple[Floats, float]:
-    """Return noisy counts drawn towards their average as far as the noise asks for, and the variance that is left."""
+    """Return noisy counts drawn towards their average as far as the noise asks for, and how much of their spread is real."""
     average = max(float(counts.mean()), TINY)
     real = max(float(counts.var()) - noise**2, 0.0)
     kept = real / (real + noise**2 + TINY)
-    return np.maximum(average + kept * (counts - average), LEAST_COUNT * average), kept * noise**2
+    return np.maximum(average + kept * (counts - average), LEAST_COUNT * average), kept
 
 
 def shrunk_biases(
@@ -52,11 +53,13 @@ def shrunk_biases(
     bins : int
         Into so many groups of about equal weight the rows are put, by how common they are.
     """
-    likely, doubt = likely_counts(counts, count_noise)
+    likely, kept = likely_counts(counts, count_noise)
+    doubt = kept * count_noise**2
     covered = np.cumsum(likely[order := np.argsort(-likely, kind="stable")])
     group = np.empty(len(likely), dtype=np.int64)
     group[order] = np.minimum(covered / max(covered[-1], TINY) * bins, bins - 1).astype(np.int64)
-    design, prior = np.eye(bins)[group], np.full(bins, variance)
+    # groups by how common rows are mean as much as the counts tell
+    design, prior = np.eye(bins)[group], np.full(bins, variance * max(kept, LEAST_KEPT))
     if features is not None:
         design = np.concatenate([design, features], axis=1)
         prior = np.append(prior, np.full(features.shape[1], variance / (2 * features.shape[1])))
