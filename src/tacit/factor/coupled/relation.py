@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, words
-from tacit.factor.coupled.cells import Coords, checked_cells, is_among, refuse_duplicates
+from tacit.factor.coupled.cells import Coords, checked_cells, is_among
+from tacit.factor.coupled.data_forms import taken
 from tacit.factor.coupled.divergence import Floats, checked_power
 from tacit.factor.coupled.observed import AllBut, checked_observed, in_kept
 from tacit.factor.coupled.spec import Spec
@@ -97,12 +98,9 @@ class Relation:
     ) -> None:
         self.factors = _checked_names(factors)
         self.name = "-".join(self.factors) if name is None else str(name)
-        self.dense: Floats | None = None
+        self.shape, self.dense, self.coords, self.values = taken(data, self.name)
         self.mask: NDArray[np.bool_] | None = None
-        self.coords: Coords | None = None
-        self.values: Floats | None = None
         self.stored_only = False
-        self._take(data)
         self.spec = Spec.parse(einsum, len(self.factors), len(self.shape))
         self.power = checked_power(divergence)
         self.dispersion = check_positive(dispersion, "dispersion")
@@ -182,30 +180,6 @@ class Relation:
             other.values = self.dense[tuple(other.coords.T)]
             other.dense = other.mask = None
         return other
-
-    def _take(self, data: Any) -> None:
-        """Keep the data, dense or by its stored cells."""
-        if hasattr(data, "tocoo"):
-            entries = data.tocoo()
-            coords, values, shape = np.stack([*entries.coords], axis=1), entries.data, entries.shape
-        elif isinstance(data, tuple) and len(data) == 3 and np.ndim(data[2]) == 1 and np.ndim(data[0]) == 2:
-            coords, values, shape = data
-        else:
-            self.dense = _finite(np.array(data, dtype=object) if _is_text(data) else data, self.name, holes=True)
-            self.shape: tuple[int, ...] = self.dense.shape
-            if not self.shape or 0 in self.shape:
-                raise InvalidInputError(f"data with cells in {self.name!r}", self.shape, "Give a matrix or a tensor.")
-            return
-        self.shape = tuple(int(size) for size in shape)
-        self.values = _finite(values, self.name)
-        self.coords = checked_cells(coords, self.shape, f"the stored cells of {self.name!r}")
-        if self.values.shape != (len(self.coords),):
-            raise InvalidInputError(
-                f"one value a stored cell in {self.name!r}",
-                words(f"{self.values.shape} values for {len(self.coords)} cells"),
-                "Give coords of shape (n, order) and values of shape (n,).",
-            )
-        refuse_duplicates(self.coords, self.shape, f"the stored cells of {self.name!r}")
 
     def _observe(self, observed: str | AllBut | NDArray[np.bool_]) -> None:
         """Hide what is not known."""
@@ -293,21 +267,6 @@ class Relation:
 def slice_of(size: int, kept: NDArray[np.bool_] | None) -> NDArray[np.int64]:
     """Return the indices of the kept entities of an axis."""
     return np.arange(size) if kept is None else np.flatnonzero(kept)
-
-
-def _is_text(data: Any) -> bool:
-    return isinstance(data, str)
-
-
-def _finite(data: Any, name: str, *, holes: bool = False) -> Floats:
-    """Return numbers as floats; NaN is left for later where it may stand for a cell that is not known."""
-    try:
-        array = np.array(data, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"numbers in {name!r}", words(str(error)), "Give an array of numbers.") from error
-    if np.isinf(array).any() or (not holes and np.isnan(array).any()):
-        raise InvalidInputError(f"finite numbers in {name!r}", words("NaN or infinity"), "Drop or impute them.")
-    return array
 
 
 def _checked_names(factors: Any) -> tuple[str, ...]:
