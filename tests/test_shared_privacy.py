@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, vstack
 
-from tacit import PrivateMoments, PrivateNMF, choose_rank
+from tacit import PrivateCoupledFactorization, PrivateMoments, PrivateNMF, Relation, choose_rank
 from tacit.channel import check_neighbours
 from tacit.data import make_documents, make_images
 from tacit.errors import PrivacyViolationError
@@ -136,3 +136,67 @@ def test_a_private_choice_of_rank_is_treated_as_promised():
 
     for data, neighbour in neighbours(IMAGES, "add-remove"):
         assert check_neighbours(fit, data, neighbour).largest <= 1
+
+
+def coupled_relations(cells, values):
+    """A user x place x activity relation with these cells, and a public place x feature relation."""
+    tensor = Relation(
+        (cells, values, (30, 8, 3)),
+        "ir,jr,kr->ijk",
+        ("user", "place", "activity"),
+        observed="stored",
+        divergence="euclid",
+    )
+    features = np.random.default_rng(0).normal(size=(8, 4))
+    return [tensor, Relation(features, "jr,fr->jf", ("place", "feature"), divergence="euclid")]
+
+
+def coupled_cells():
+    every = np.stack(np.unravel_index(np.arange(30 * 8 * 3), (30, 8, 3)), axis=1)
+    known = np.random.default_rng(1).random(len(every)) < 0.4
+    known[-6:] = True
+    values = np.random.default_rng(2).uniform(-1, 1, len(every))
+    return every[known], values[known]
+
+
+def coupled_neighbours(unit, adjacency):
+    """Return pairs that differ in the last user's cells, or in the last cell: gone, ordinary, and far beyond any bound."""
+    cells, values = coupled_cells()
+    last = cells[:, 0] == 29 if unit == "user" else np.arange(len(cells)) == len(cells) - 1
+    shifted = [np.where(last, new, values) for new in (0.0, 1.0, -1e6, 1e6)]
+    if adjacency == "add-remove":
+        without = coupled_relations(cells[~last], values[~last])
+        return [(coupled_relations(cells, other), without) for other in (values, *shifted)]
+    tables = [coupled_relations(cells, other) for other in shifted]
+    return [(first, second) for first in tables for second in tables if first is not second]
+
+
+SGLD = {"method": "sgld", "epsilon": 5.0, "steps": 6, "sampling_rate": 0.5, "clip": 0.5}
+COUPLED = [
+    ("users", {}),
+    ("users, replace-one", {"adjacency": "replace-one"}),
+    ("users, own factors too", {"protect": "user"}),
+    ("users, places shared", {"shared": ["place"]}),
+    ("cells", {"unit": "entry"}),
+    ("cells, replace-one", {"unit": "entry", "adjacency": "replace-one"}),
+    ("cells, own factors too", {"unit": "entry", "protect": "user"}),
+    ("users by gradients", SGLD),
+    ("users by gradients, own factors too", {**SGLD, "protect": "user"}),
+    ("cells by gradients", {**SGLD, "unit": "entry"}),
+    ("cells by gradients, own factors too", {**SGLD, "unit": "entry", "protect": "user"}),
+]
+
+
+@pytest.mark.parametrize("settings", [one for _, one in COUPLED], ids=[name for name, _ in COUPLED])
+def test_coupled_neighbours_are_treated_as_promised(settings):
+    # a large epsilon, so that no part of the method is left out for fear of the noise
+    model = PrivateCoupledFactorization(
+        {"r": 2}, **{"epsilon": 400.0, **settings}, value_range=(-1, 1), popular=6, insecure_seed=5
+    )
+
+    def fit(relations):
+        fitted = type(model)(**model.get_params()).fit(relations)
+        return {name: getattr(fitted, name) for name in fitted._released}
+
+    used = [check_neighbours(fit, *pair).largest for pair in coupled_neighbours(model.unit, model.adjacency)]
+    assert max(used) > 0.3

@@ -8,11 +8,16 @@ from typing import Any
 
 _HOME = {
     "Accountant": "tacit.privacy",
+    "AllBut": "tacit.factor",
+    "CoupledFactorization": "tacit.factor",
     "Guarantee": "tacit.privacy",
     "Ledger": "tacit.privacy",
+    "LocalCountFactorization": "tacit.factor.coupled.local_counts",
+    "LocallyPrivateCounts": "tacit.factor.coupled.local_noise",
     "NMF": "tacit.factor",
     "PCA": "tacit.factor",
     "PrincipalComponentRegression": "tacit.factor",
+    "PrivateCoupledFactorization": "tacit.factor.coupled.private",
     "PrivateMoments": "tacit.factor",
     "PrivateNMF": "tacit.factor",
     "PrivateRecommender": "tacit.factor",
@@ -20,6 +25,7 @@ _HOME = {
     "RatingNMF": "tacit.factor",
     "Recommender": "tacit.factor",
     "SVD": "tacit.factor",
+    "Relation": "tacit.factor",
     "TacitError": "tacit.errors",
     "choose_rank": "tacit.factor",
     "fingerprint": "tacit.privacy",
@@ -31,6 +37,8 @@ _HOME = {
 __all__ = ["NMF", "Accountant", "Guarantee", "Ledger", "PrivateMoments", "PrivateNMF", "TacitError", "choose_rank"]
 __all__ += ["PCA", "SVD", "PrincipalComponentRegression"]
 __all__ += ["PrivateRecommender", "PrivateTable", "RatingNMF", "Recommender"]
+__all__ += ["LocalCountFactorization", "LocallyPrivateCounts", "PrivateCoupledFactorization"]
+__all__ += ["AllBut", "CoupledFactorization", "Relation"]
 __all__ += ["fingerprint", "gaussian_epsilon", "gaussian_noise_multiplier", "load"]
 
 

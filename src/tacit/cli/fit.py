@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from tacit.cli.fit_coupled import coupled
 from tacit.cli.fit_neural import neural
 from tacit.cli.fit_nmf import nmf
 from tacit.cli.fit_recommend import recommend
@@ -11,6 +12,7 @@ from tacit.cli.fit_svd import pca, svd
 
 app = typer.Typer(help="Fit a model, private when --epsilon is given; writes a folder.", no_args_is_help=True)
 app.command()(neural)
+app.command()(coupled)
 app.command()(nmf)
 app.command()(recommend)
 app.command()(svd)

@@ -1,5 +1,8 @@
 """The models: programs over a channel, and the estimators that run them."""
 
+from tacit.factor.coupled.estimator import CoupledFactorization
+from tacit.factor.coupled.observed import AllBut
+from tacit.factor.coupled.relation import Relation
 from tacit.factor.moments import PrivateMoments
 from tacit.factor.nmf.choose_rank import RankChoice, choose_rank
 from tacit.factor.nmf.estimator import NMF
@@ -16,6 +19,8 @@ __all__ = [
     "NMF",
     "PCA",
     "SVD",
+    "AllBut",
+    "CoupledFactorization",
     "PrincipalComponentRegression",
     "PrivateMoments",
     "PrivateNMF",
@@ -23,6 +28,7 @@ __all__ = [
     "RankChoice",
     "RatingNMF",
     "Recommender",
+    "Relation",
     "choose_rank",
     "load",
 ]

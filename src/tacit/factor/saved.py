@@ -28,10 +28,13 @@ from tacit.privacy.guarantee import Guarantee
 
 FORMAT, VERSION = "tacit model", 1
 MODELS = {
+    "CoupledFactorization": "tacit.factor.coupled.estimator",
+    "LocalCountFactorization": "tacit.factor.coupled.local_counts",
     "NMF": "tacit.factor.nmf.estimator",
     "PCA": "tacit.factor.svd.pca",
     "PrincipalComponentRegression": "tacit.factor.svd.regression",
     "PrivateBayesianClassifier": "tacit.neural.estimator",
+    "PrivateCoupledFactorization": "tacit.factor.coupled.private",
     "PrivateMoments": "tacit.factor.moments",
     "PrivateNMF": "tacit.factor.nmf.private",
     "PrivateRecommender": "tacit.factor.ratings.private",

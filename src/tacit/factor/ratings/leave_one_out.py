@@ -17,7 +17,7 @@ PARTS = 8
 
 
 @fused
-def _leave_out(
+def leave_out(
     gathered: Floats,
     precision: Floats,
     noise: float,
@@ -99,7 +99,7 @@ def _regress(
             residuals[b] = values[begin + b] - biases[item]
             for a in range(size):
                 gathered[a, b] = factors[item, a]
-        _leave_out(gathered, precision, noise, residuals[:count], lengths[:count], reach, gram, upper, inverse, x)
+        leave_out(gathered, precision, noise, residuals[:count], lengths[:count], reach, gram, upper, inverse, x)
         lengths[:count] = 0
         for a in range(size - 1):
             far = reach[a]

@@ -1,0 +1,185 @@
+"""Reading a description of coupled relations: a TOML file that names data files, einsums, factors and ranks."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.data import read_matrix, read_terms
+from tacit.data.files import existing_file, reading
+from tacit.errors import InvalidInputError, words
+
+if TYPE_CHECKING:
+    from tacit.factor import Relation
+
+RELATION_KEYS = {"name", "file", "columns", "einsum", "factors", "observed", "divergence", "dispersion"}
+TOP_KEYS = {"ranks", "relation", "names", "model", "held_out", "seed"}
+LISTS = {".csv", ".tsv", ".parquet"}
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a TOML file describes.
+
+    Parameters
+    ----------
+    relations : list of Relation
+    names : dict of factor to list of str
+        Names of a factor's entities, where they are known.
+    ranks : int or dict
+    model : dict
+        Other parameters of the model.
+    held_out : float
+    seed : int
+    """
+
+    relations: list[Relation]
+    names: dict[str, list[str]]
+    ranks: Any
+    model: dict[str, Any]
+    held_out: float
+    seed: int
+
+
+def read_description(path: Path) -> Description:
+    """Read a description and the data files it names, which are looked for beside it."""
+    found = existing_file(path)
+    with reading(found, "a TOML file", tomllib.TOMLDecodeError), found.open("rb") as file:
+        table = tomllib.load(file)
+    _check_keys(table, TOP_KEYS, f"{found.name}")
+    entries = table.get("relation", [])
+    if not isinstance(entries, list) or not entries:
+        raise InvalidInputError(f"[[relation]] sections in {found}", words("none"), "Describe at least one relation.")
+    if "ranks" not in table:
+        raise InvalidInputError(f"ranks in {found}", sorted(table), "Give ranks = 5, or ranks = { r = 5 }.")
+    names = {name: list(read_terms(found.parent / file)) for name, file in table.get("names", {}).items()}
+    opened = [_opened(entry, found.parent, place) for place, entry in enumerate(entries)]
+    _collect_ids(opened, names)
+    return Description(
+        [_relation(one, names) for one in opened],
+        names,
+        table["ranks"],
+        dict(table.get("model", {})),
+        float(table.get("held_out", 0.1)),
+        int(table.get("seed", 0)),
+    )
+
+
+@dataclass
+class _Opened:
+    """One relation's section and its file's content: a matrix or array, or lists of ids and values."""
+
+    entry: dict[str, Any]
+    data: Any
+    ids: list[Any] | None
+
+    def owner(self, axis: int) -> str | None:
+        """Return the factor whose rows are the entities of an axis; None if there is no single one."""
+        groups = self.entry["einsum"].replace(" ", "").split("->")
+        letter = groups[1][axis]
+        owners = [
+            factor
+            for factor, letters in zip(self.entry["factors"], groups[0].split(","), strict=False)
+            if letter in letters
+        ]
+        return owners[0] if owners else None
+
+
+def _opened(entry: dict[str, Any], folder: Path, place: int) -> _Opened:
+    _check_keys(entry, RELATION_KEYS, f"relation {place + 1}")
+    for key in ("file", "einsum", "factors"):
+        if key not in entry:
+            raise InvalidInputError(
+                f"{key} in relation {place + 1}", sorted(entry), "See the page on coupled relations."
+            )
+    file = existing_file(folder / entry["file"])
+    if file.suffix.lower() in LISTS and ("columns" in entry or _order(entry) != 2):
+        return _list_of_cells(entry, file)
+    if file.suffix.lower() == ".npy":
+        import numpy as np
+
+        with reading(file, "a NumPy array"):
+            return _Opened(entry, np.load(file, allow_pickle=False), None)
+    return _Opened(entry, read_matrix(file).X, None)
+
+
+def _order(entry: dict[str, Any]) -> int:
+    return len(str(entry["einsum"]).replace(" ", "").rpartition("->")[2])
+
+
+def _list_of_cells(entry: dict[str, Any], file: Path) -> _Opened:
+    """Read a table with a row a cell: a column an axis, and one of values (all 1 without it)."""
+    import numpy as np
+    import polars
+
+    with reading(file, "a table", polars.exceptions.PolarsError):
+        suffix = file.suffix.lower()
+        frame = (
+            polars.read_parquet(file)
+            if suffix == ".parquet"
+            else polars.read_csv(file, separator="\t" if suffix == ".tsv" else ",")
+        )
+    order = _order(entry)
+    columns = list(entry.get("columns", frame.columns[: order + 1]))
+    missing = [column for column in columns if column not in frame.columns]
+    if missing or len(columns) not in (order, order + 1):
+        raise InvalidInputError(
+            f"{order} columns of ids and one of values in {file.name}, or the ids alone",
+            columns if not missing else frame.columns,
+            "Name them in columns, in the order of the einsum's axes.",
+        )
+    values = np.ones(len(frame)) if len(columns) == order else frame[columns[-1]].cast(polars.Float64).to_numpy()
+    return _Opened(entry, values, [frame[column] for column in columns[:order]])
+
+
+def _collect_ids(opened: list[_Opened], names: dict[str, list[str]]) -> None:
+    """Give every factor whose entities are listed by id the sorted ids of all lists, unless its names were given."""
+    given = set(names)
+    by_place = {one.owner(axis) for one in opened if one.ids is None for axis in range(_order(one.entry))}
+    for one in opened:
+        for axis, column in enumerate(one.ids or []):
+            factor = one.owner(axis)
+            if factor is None or factor in given:
+                continue
+            if factor in by_place:
+                raise InvalidInputError(
+                    f"the names of {factor!r}: one file lists its entities by id, another by place",
+                    one.entry["file"],
+                    f'Add a file with one name a line: [names] {factor} = "...", in the order of the places.',
+                )
+            known = {*names.get(factor, []), *(str(value) for value in column.unique().to_list())}
+            names[factor] = sorted(
+                known, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)
+            )
+
+
+def _relation(one: _Opened, names: dict[str, list[str]]) -> Relation:
+    import numpy as np
+
+    from tacit.factor import Relation
+
+    options = {key: one.entry[key] for key in ("observed", "divergence", "dispersion", "name") if key in one.entry}
+    data = one.data
+    if one.ids is not None:
+        columns, shape = [], []
+        for axis, column in enumerate(one.ids):
+            factor = one.owner(axis)
+            if factor is None:
+                raise InvalidInputError("a factor for every axis", one.entry["einsum"], "Give each letter a factor.")
+            place = {name: index for index, name in enumerate(names[factor])}
+            ids = [str(value) for value in column.to_list()]
+            strange = next((name for name in ids if name not in place), None)
+            if strange is not None:
+                raise InvalidInputError(f"{factor} to be one of its names", strange, "Add it to the file of names.")
+            columns.append(np.fromiter((place[name] for name in ids), np.int64, len(ids)))
+            shape.append(len(place))
+        data = (np.stack(columns, axis=1), data, tuple(shape))
+    return Relation(data, one.entry["einsum"], one.entry["factors"], **options)
+
+
+def _check_keys(table: dict[str, Any], allowed: set[str], where: str) -> None:
+    for key in table:
+        if key not in allowed:
+            raise InvalidInputError(f"one of {', '.join(sorted(allowed))} in {where}", key, "Check the spelling.")

@@ -1,0 +1,61 @@
+r"""Beta-divergences, by the power p of the variance function: Euclid (0), Kullback-Leibler (1), Itakura-Saito (2).
+
+.. math:: d_p(x, m) = \frac{x^{2-p}}{(1-p)(2-p)} - \frac{x m^{1-p}}{1-p} + \frac{m^{2-p}}{2-p}
+
+and its limits :math:`x \log(x/m) - x + m` at 1 and :math:`x/m - \log(x/m) - 1` at 2; :math:`\frac12 (x - m)^2` at 0.
+
+Reference: Ermis 2020, eq. 2.4.
+"""
+
+from __future__ import annotations
+
+import numbers
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import InvalidInputError
+
+NAMES = {"euclid": 0.0, "kl": 1.0, "itakura-saito": 2.0}
+LEAST = 1e-12
+"""No modelled mean is taken to be smaller, so that quotients stay finite where factors are zero."""
+
+Floats = NDArray[np.float64]
+
+
+def checked_power(divergence: object) -> float:
+    """Return p, from a name or a number in [0, 2]."""
+    if isinstance(divergence, str) and divergence in NAMES:
+        return NAMES[divergence]
+    plain = isinstance(divergence, numbers.Real) and not isinstance(divergence, bool)
+    if not plain or not 0 <= float(divergence) <= 2:  # type: ignore[arg-type]
+        listed = ", ".join(repr(name) for name in NAMES)
+        raise InvalidInputError(
+            f"divergence to be one of {listed}, or a number in [0, 2]",
+            divergence,
+            "0 is Euclid, 1 KL, 2 Itakura-Saito.",
+        )
+    return float(divergence)  # type: ignore[arg-type]
+
+
+def divergence(x: Floats, mean: Floats, p: float) -> Floats:
+    """Return :math:`d_p(x, m)` cell by cell."""
+    if p == 0:
+        return 0.5 * (x - mean) ** 2
+    mean = np.maximum(mean, LEAST)
+    if p == 1:
+        positive = np.where(x > 0, x, 1.0)
+        return np.where(x > 0, x * np.log(positive / mean), 0.0) - x + mean
+    if p == 2:
+        quotient = x / mean
+        return quotient - np.log(quotient) - 1
+    return x ** (2 - p) / ((1 - p) * (2 - p)) - x * mean ** (1 - p) / (1 - p) + mean ** (2 - p) / (2 - p)
+
+
+def curvatures(p: float) -> tuple[float, float]:
+    r"""Return (a, b): the surrogate's derivative is :math:`den \cdot u^a - num \cdot u^{-b}` in the change u of an entry.
+
+    For p up to 1 the divergence is convex in the mean and Jensen's inequality gives a = 1 - p, b = p; beyond, its
+    concave part is replaced by its tangent, which gives a = 0 (Févotte & Idier 2011, with beta = 2 - p).
+    """
+    return max(1.0 - p, 0.0), p

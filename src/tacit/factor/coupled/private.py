@@ -1,0 +1,250 @@
+"""Coupled factorisation with differential privacy: shared factors leave a site only noised."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from tacit.channel import run_together
+from tacit.errors import InvalidInputError
+from tacit.factor.coupled.private_cells import check_range
+from tacit.factor.coupled.private_layout import Problem, problems_of
+from tacit.factor.coupled.private_model import PrivateFactors
+from tacit.factor.coupled.private_runs import PUBLISHED, gradient_run, moments_run
+from tacit.factor.private import PrivacyWarning
+from tacit.privacy.guarantee import Guarantee
+from tacit.validation import (
+    check_choice,
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_positive,
+    check_rate,
+    check_seed,
+)
+
+AGAIN = (
+    "This estimator was fitted before: fitting it again on the same entities is a second release, and the two guarantees add up. "
+    "Attach a ledger to have that counted."
+)
+SIZES = "the numbers of entities are public; a unit is absent when its cells are"
+TOGETHER = "whoever adds up the sites' sums sees each site's part before the noise, unless the channel masks it"
+STAYS = (
+    "a site's own factors are solved from its own data and what was released, and stay there: everybody else, together, learns "
+    "of a unit what the release allows, no more"
+)
+
+
+class PrivateCoupledFactorization(PrivateFactors, BaseEstimator):  # type: ignore[misc]
+    r"""Factorise relations about protected entities so that what sites share may be released.
+
+    Parameters
+    ----------
+    ranks : int or dict of letter to int
+        The size of every letter that the einsums sum over; with "moments" at most so many components, as many as rise above
+        the noise.
+    private : str, default="user"
+        The factor whose entities are protected. Relations without it hold nothing about them: they are public, are used, and
+        cost nothing.
+    epsilon, delta : float
+        Privacy loss and failure probability of the **whole** fit. ``epsilon=inf`` adds no noise and has no guarantee.
+    protect : {"site", "user"}, default="site"
+        "site": only what sites share is released; a site solves its own factors from its own data in the clear, and they
+        never leave. "user": the protected entities' own factors are noised and released too.
+    unit : {"user", "entry"}, default="user"
+        What is protected: a protected entity with all its cells, or one cell (that it is known, and its value).
+    shared : sequence of str, optional
+        The factors that sites share; all but the protected entity's if not given. The others are each site's own.
+    value_range : tuple of float
+        Public bounds of the values; values beyond are cut off. Choose them without looking at the data.
+    method : {"moments", "sgld", "published"}, default="moments"
+        "moments": noisy sufficient statistics, shrunk by the noise that is known; for one private relation in CP form under
+        Euclid. "sgld": noisy gradients of Poisson samples, for any einsum, Euclid or KL. "published": the same with the
+        noise that the thesis's formula asks for; `guarantee_` says what that costs.
+    rounds, popular : int, default=4, 250
+        Of "moments": number of regressions, and how many rows of the largest shared factor enter the second moment.
+    steps, sampling_rate, clip, step_size, decay
+        Of "sgld": number of steps, probability of a unit to take part, longest gradient of a unit, step size and the power
+        with which it falls.
+    composition : {"zcdp", "advanced"}, default="zcdp"
+        Of "published".
+    adjacency : {"add-remove", "replace-one"}, default="add-remove"
+        Whether neighbouring data differ by a unit's cells being there or not, or by their being others.
+    max_rows : int, default=2**20
+        Public upper bound on the number of units a site holds.
+    ledger, dataset, insecure_seed
+        See `PrivateMoments`.
+    random_state : int, default=0
+        Of the start of "sgld"; it protects nothing and may be public.
+
+    Attributes
+    ----------
+    factors_, biases_ : dict of str to ndarray
+        What was released, by factor. A cell is expected to be the mean plus biases plus the einsum of the factors, on a scale
+        where `value_range` is -1 to 1; `predict` does that.
+    n_components_ : int
+        Components that rose above the noise; with none, the model is one of biases.
+    guarantee_ : Guarantee
+
+    Privacy
+    -------
+    Unit: see `unit`. Numbers of entities (the sizes of the factors) are public, and a unit is absent when its cells are. What
+    leaves a site: noisy sums of contributions, each formed from one unit's cells and earlier answers, and bounded: by its own
+    norm (unit "user"), by the cut of a cell's value (unit "entry"), by clipping (gradients). So whatever several units share
+    is noised while it feeds sums, also where it belongs to one site; with ``protect="site"`` the site solves it again in
+    the clear at the end. Which sums are made depends on sizes and budget alone. What stays: a site's own factors; `save`
+    does not write them.
+
+    References
+    ----------
+    B. Ermis. Bayesian coupled factorization and differential privacy. PhD thesis, 2020, chapters 4 and 7.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit import PrivateCoupledFactorization, Relation
+    >>> from tacit.data import make_ratings
+    >>> data = make_ratings(600, 40, random_state=1)
+    >>> cells = np.stack([data.users, data.items], axis=1)
+    >>> known = {"observed": "stored", "divergence": "euclid"}
+    >>> ratings = Relation((cells, data.ratings, (600, 40)), "ir,jr->ij", ("user", "film"), **known)
+    >>> model = PrivateCoupledFactorization({"r": 3}, epsilon=5.0, value_range=(1, 5)).fit([ratings])
+    >>> bool(model.guarantee_.epsilon <= 5.0), model.guarantee_.unit, sorted(model.factors_)
+    (True, 'user', ['film'])
+    >>> model.predict("user-film", cells[:3]).shape
+    (3,)
+    """
+
+    def __init__(
+        self,
+        ranks: Any = 5,
+        *,
+        private: str = "user",
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        protect: str = "site",
+        unit: str = "user",
+        shared: Sequence[str] | None = None,
+        value_range: tuple[float, float] | None = None,
+        method: str = "moments",
+        rounds: int = 4,
+        popular: int = 250,
+        steps: int = 200,
+        sampling_rate: float = 0.2,
+        clip: float = 1.0,
+        step_size: float = 0.05,
+        decay: float = 0.33,
+        composition: str = "zcdp",
+        adjacency: str = "add-remove",
+        max_rows: int = 2**20,
+        ledger: Any = None,
+        dataset: str | None = None,
+        insecure_seed: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.ranks = ranks
+        self.private = private
+        self.epsilon = epsilon
+        self.delta = delta
+        self.protect = protect
+        self.unit = unit
+        self.shared = shared
+        self.value_range = value_range
+        self.method = method
+        self.rounds = rounds
+        self.popular = popular
+        self.steps = steps
+        self.sampling_rate = sampling_rate
+        self.clip = clip
+        self.step_size = step_size
+        self.decay = decay
+        self.composition = composition
+        self.adjacency = adjacency
+        self.max_rows = max_rows
+        self.ledger = ledger
+        self.dataset = dataset
+        self.insecure_seed = insecure_seed
+        self.random_state = random_state
+
+    def fit(self, relations: Any, y: Any = None) -> PrivateCoupledFactorization:
+        """Fit one site's relations."""
+        self._fit_all([relations], [self])
+        return self
+
+    def fit_sites(self, sites: Sequence[Any]) -> list[PrivateCoupledFactorization]:
+        """Fit the relations of several sites together, noise inside the sums; return one model a site, each with its own factors.
+
+        Parameters
+        ----------
+        sites : sequence of sequence of Relation
+            Every site's relations, in the same order. Public relations are given to all.
+        """
+        models = [type(self)(**self.get_params(deep=False)) for _ in sites]
+        self._fit_all(list(sites), models)
+        return models
+
+    def _fit_all(self, sites: list[Any], models: list[PrivateCoupledFactorization]) -> None:
+        self._check_settings()
+        least, greatest = check_range(self.value_range)
+        problems = problems_of(sites, self.ranks, self.private, self.shared)
+        is_count = problems[0].private[0].power == 1
+        if is_count and least != 0:
+            raise InvalidInputError("value_range from 0 for KL", self.value_range, "Counts begin at 0.")
+        for model in models:
+            model.levels_ = [least, greatest, 0.0, float(is_count)]
+        cells = [model._cells(problem) for model, problem in zip(models, problems, strict=True)]
+        prepare = moments_run if self.method == "moments" else gradient_run
+        run = prepare(self, problems, cells)
+        if hasattr(self, "guarantee_") and self.ledger is None and self.guarantee_.holds:
+            warnings.warn(AGAIN, PrivacyWarning, stacklevel=3)
+        given = tuple(array for one in cells for table in one for array in (table.coords, table.values))
+        channel = self._channel(given, run.plan)
+        public = run_together(run.programs, channel)[0].public
+        self.guarantee_ = self._said(channel.guarantee, problems)
+        for model, problem in zip(models, problems, strict=True):
+            model.guarantee_ = self.guarantee_
+            model._take(problem, public)
+
+    def _take(self, problem: Problem, public: Any) -> None:
+        """Keep this site's part of what was released, and solve what stays."""
+        rows = {name: public[f"rows:{name}"] for name in problem.others}
+        self.levels_[2] = float(public.get("mean", 0.0))
+        self.noise_ = float(public.get("noise", 0.0))
+        own = public.get("own") if "mean" in public else public.get(f"rows:{problem.entity}")
+        self._keep(problem, public, rows, own if self.protect == "user" else None)
+        self.n_components_ = next(iter(self.factors_.values())).shape[-1]
+        if self.protect == "site":
+            self._solve(problem, rows)
+
+    def _said(self, guarantee: Guarantee, problems: list[Problem]) -> Guarantee:
+        more = [SIZES]
+        if problems[0].public:
+            named = ", ".join(relation.name for relation in problems[0].public)
+            more.append(f"the relations without {self.private!r} are public: {named}")
+        if len(problems) > 1:
+            more.append(TOGETHER)
+        if self.protect == "site":
+            more.append(STAYS)
+        if self.method == "published":
+            more.append(
+                f"the noise is what the thesis asks for at epsilon {self.epsilon:g}; epsilon here is what it costs"
+            )
+        return guarantee.assuming(*more)
+
+    def _check_settings(self) -> None:
+        check_choice(self.unit, "unit", ("user", "entry"))
+        check_choice(self.protect, "protect", ("site", "user"))
+        check_choice(self.method, "method", ("moments", "sgld", "published"))
+        check_choice(self.composition, "composition", PUBLISHED)
+        check_choice(self.adjacency, "adjacency", ("add-remove", "replace-one"))
+        check_epsilon(self.epsilon, infinite=self.method != "published")
+        check_delta(self.delta)
+        for name in ("rounds", "popular", "steps"):
+            check_count(getattr(self, name), name)
+        for name in ("clip", "step_size", "decay"):
+            check_positive(getattr(self, name), name)
+        check_rate(self.sampling_rate)
+        check_seed(self.random_state)

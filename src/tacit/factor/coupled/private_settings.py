@@ -1,0 +1,102 @@
+"""How the noisy moments share a budget: from sizes, settings and the noise to expect, all public, before the first sum."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tacit.channel import Step
+
+FIRST, SECOND, REGRESSIONS = 0.15, 0.20, 0.65
+"""As in `tacit.factor.ratings.item_moments`; what is left out leaves its share to the others."""
+GRAM_SHARE, ACTIVITY_SHARE = 0.04, 0.02
+MEAN_ERROR, LEAST_MEAN_WEIGHT, MOST_MEAN_WEIGHT = 0.02, 0.005, 0.8
+"""The mean gets what it takes to know it to this, on a scale from -1 to 1, within limits."""
+MEAN_VARIANCE = 0.05
+"""Of the mean around the middle of the range, which is at 0."""
+MOST_EDGE = 0.03
+"""A second moment is asked for only if the edge of its noise lies below this share of the entities."""
+MOST_BLUR = 0.15
+"""Regressions are made only if the noise of their averages lies below this share of the entities."""
+OWN = 0.25
+"""Share of the budget of the entities' own factors, where these are released."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all holders agree on.
+
+    Attributes
+    ----------
+    rank : int
+        At most so many factors.
+    rounds : int
+        Number of regressions.
+    popular : int
+        At most so many rows of the largest factor enter the second moment.
+    noise_multiplier : float
+        The plan's; 0 without noise.
+    lead : str or None
+        The shared factor with the most rows; None if none is shared.
+    release_own : bool
+        Whether the protected entities' factors are released.
+    noise_guess : float
+        The noise multiplier of one sum with the whole budget; public, it says how strong the noise will be.
+    n_listed : int
+        Number of units to expect, as far as it is public.
+    """
+
+    rank: int
+    rounds: int
+    popular: int
+    noise_multiplier: float
+    lead: str | None
+    release_own: bool
+    noise_guess: float
+    n_listed: int
+
+    @property
+    def mean_weight(self) -> float:
+        """The share of the budget of the mean: what it takes to know it well, within limits. All of this is public."""
+        wanted = self.noise_guess * math.sqrt(2) / (MEAN_ERROR * self.n_listed)
+        return min(max(wanted**2, LEAST_MEAN_WEIGHT), MOST_MEAN_WEIGHT)
+
+    @property
+    def left(self) -> float:
+        """The share of the budget that is neither the mean's nor the own factors'."""
+        return (1 - self.mean_weight) * (1 - OWN if self.release_own else 1.0)
+
+    @property
+    def own_weight(self) -> float:
+        """The share of the budget of the entities' own factors."""
+        return (1 - self.mean_weight) * OWN if self.release_own else 0.0
+
+    def sigma(self, weight: float) -> float:
+        """Noise of a sum of bound 1 and this weight."""
+        return self.noise_multiplier / math.sqrt(weight)
+
+    def worth_a_second_moment(self, entities: int, bound: float, share: float) -> bool:
+        """Whether a direction could rise above the noise of a second moment; if not, its budget goes elsewhere."""
+        edge = math.sqrt(2 * self.popular) * self.noise_guess * bound / math.sqrt(share)
+        return self.lead is not None and self.rank > 0 and edge <= MOST_EDGE * entities
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """How first moments, second moment and regressions share what is left; what noise would drown is left out."""
+        parts = {"first": FIRST}
+        if self.worth_a_second_moment(self.n_listed, 1.0, SECOND):
+            parts["second"] = SECOND
+        blur = 4 * self.noise_guess / math.sqrt(REGRESSIONS / self.rounds * GRAM_SHARE)
+        if blur <= MOST_BLUR * self.n_listed:
+            parts["regressions"] = REGRESSIONS
+        return {name: self.left * part / sum(parts.values()) for name, part in parts.items()}
+
+    def steps(self) -> list[Step]:
+        """Return the sums to plan for."""
+        shares = self.shares
+        planned = [Step(weight=self.mean_weight), Step(weight=shares["first"])]
+        if "second" in shares:
+            planned.append(Step(weight=shares["second"]))
+        if "regressions" in shares:
+            planned.append(Step(count=self.rounds, weight=shares["regressions"] / self.rounds))
+        return [*planned, Step(weight=self.own_weight)] if self.release_own else planned

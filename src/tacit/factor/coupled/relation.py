@@ -1,0 +1,284 @@
+"""A relation: one matrix or tensor, which of its cells are known, and the factors that explain it."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import InvalidInputError, words
+from tacit.factor.coupled.cells import Coords, checked_cells, is_among
+from tacit.factor.coupled.data_forms import taken
+from tacit.factor.coupled.divergence import Floats, checked_power
+from tacit.factor.coupled.observed import AllBut, checked_observed, in_kept
+from tacit.factor.coupled.spec import Spec
+from tacit.validation import check_positive
+
+FLOOR = 1e-2
+"""Zeros under Itakura-Saito become this share of the smallest positive value."""
+
+
+class Relation:
+    r"""One matrix or tensor of data, as an einsum over named factors.
+
+    Factors with the same name are the same factor, in this relation and in others: that is what couples relations.
+
+    Parameters
+    ----------
+    data : array_like, scipy sparse array or ``(coords, values, shape)``
+        Dense, or sparse of any order. In the triple `coords` has one stored cell a row and one column an axis, `values` one
+        number a cell. A cell may be stored once only: repetitions are refused.
+    einsum : str
+        How the factors make the data: ``"ir,jr->ij"`` (a matrix), ``"ir,jr,kr->ijk"`` (CP), ``"ir,js,kt,rst->ijk"`` (Tucker, with
+        its core as the last factor), or anything else that sums products. No factor may be named twice in one relation.
+    factors : sequence of str
+        The factors' names, in the order of the einsum.
+    observed : {"all", "stored"}, boolean mask or AllBut, default="all"
+        Which cells are known. With "all", cells that are not stored are zeros; with "stored" they are unknown.
+    divergence : {"kl", "euclid", "itakura-saito"} or float, default="kl"
+        What a misfit costs; a number is the power p in [0, 2].
+    dispersion : float, default=1.0
+        Its cost is divided by this: the larger, the less this relation counts.
+    name : str, optional
+        The factors' names joined, if not given.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    spec : Spec
+        The parsed einsum.
+    power : float
+        The p of the divergence.
+    dense : ndarray or None
+        The data if it is dense, with zeros where it is not known.
+    mask : ndarray of bool or None
+        Which cells of `dense` are known; None if all are.
+    coords, values : ndarray or None
+        The stored cells that are known, if the data is sparse: shape (n, order) and (n,).
+    stored_only : bool
+        Whether cells that are not stored are unknown.
+    holes : ndarray of shape (n, order)
+        Sparse data: the single cells that are not known.
+    keep : tuple of (ndarray of bool or None)
+        Sparse data: for every axis, which entities have known cells; None if all have.
+    n_observed : int
+        Number of known cells.
+
+    Notes
+    -----
+    Itakura-Saito has no value at zero: there, zeros are raised to a hundredth of the smallest positive value, with a warning.
+
+    Examples
+    --------
+    >>> from tacit import Relation
+    >>> from tacit.data import make_coupled
+    >>> data = make_coupled()
+    >>> Relation(data.tensor, "ir,jr,kr->ijk", ("user", "place", "activity"))
+    Relation('user-place-activity': 40 x 30 x 6, ir,jr,kr->ijk, 7200 cells known)
+    >>> cells, counts = data.coordinates()
+    >>> Relation((cells, counts, data.tensor.shape), "ir,jr,kr->ijk", ("user", "place", "activity")).n_observed
+    7200
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        einsum: str,
+        factors: Sequence[str],
+        *,
+        observed: Any = None,
+        divergence: str | float = "kl",
+        dispersion: float = 1.0,
+        name: str | None = None,
+    ) -> None:
+        self.factors = _checked_names(factors)
+        self.name = "-".join(self.factors) if name is None else str(name)
+        self.shape, self.dense, self.coords, self.values = taken(data, self.name)
+        self.mask: NDArray[np.bool_] | None = None
+        self.stored_only = False
+        self.spec = Spec.parse(einsum, len(self.factors), len(self.shape))
+        self.power = checked_power(divergence)
+        self.dispersion = check_positive(dispersion, "dispersion")
+        self.holes: Coords = np.zeros((0, len(self.shape)), np.int32)
+        self.keep: tuple[NDArray[np.bool_] | None, ...] = (None,) * len(self.shape)
+        self._observe(checked_observed(observed, self.shape))
+        self._check_values()
+
+    def __repr__(self) -> str:
+        shape = " x ".join(str(size) for size in self.shape)
+        return f"Relation({self.name!r}: {shape}, {self.spec.text}, {self.n_observed} cells known)"
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the data is held by its stored cells."""
+        return self.dense is None
+
+    @property
+    def n_observed(self) -> int:
+        """Number of known cells."""
+        if self.dense is not None:
+            return int(self.dense.size if self.mask is None else self.mask.sum())
+        if self.stored_only:
+            return len(self.stored()[1])
+        kept = (size if kept is None else int(kept.sum()) for size, kept in zip(self.shape, self.keep, strict=True))
+        return math.prod(kept) - len(self.holes)
+
+    def stored(self) -> tuple[Coords, Floats]:
+        """Return the stored cells that are known, and their values; of dense data, all known cells."""
+        if self.dense is None:
+            assert self.coords is not None
+            assert self.values is not None
+            return self.coords, self.values
+        known = np.ones(self.shape, bool) if self.mask is None else self.mask
+        cells = np.argwhere(known).astype(np.int32)
+        return cells, self.dense[known]
+
+    def known_cells(self, *, most: int = 50_000_000) -> tuple[Coords, Floats]:
+        """Return every known cell and its value, zeros too; refused beyond `most` cells."""
+        if self.dense is not None or self.stored_only:
+            return self.stored()
+        if math.prod(self.shape) > most:
+            raise InvalidInputError(
+                f"at most {most} cells to be listed", math.prod(self.shape), 'Use observed="stored", or less data.'
+            )
+        cells, values = self.stored()
+        table, known = np.zeros(self.shape), np.ones(self.shape, bool)
+        table[tuple(cells.T)] = values
+        for axis, kept in enumerate(self.keep):
+            if kept is not None:
+                known &= kept.reshape([-1 if place == axis else 1 for place in range(len(self.shape))])
+        known[tuple(self.holes.T)] = False
+        return np.argwhere(known).astype(np.int32), table[known]
+
+    def without(self, cells: Any) -> Relation:
+        """Return the same relation with these cells unknown too; the data is not copied."""
+        hidden = checked_cells(cells, self.shape, "the cells to hide")
+        other = copy.copy(self)
+        if self.dense is not None:
+            other.mask = np.ones(self.shape, bool) if self.mask is None else self.mask.copy()
+            other.mask[tuple(hidden.T)] = False
+        else:
+            other._drop(hidden)
+            if not self.stored_only:
+                hidden = hidden[in_kept(hidden, self.keep)]
+                other.holes = np.ascontiguousarray(np.unique(np.vstack([self.holes, hidden]), axis=0))
+        other._check_some_known()
+        return other
+
+    def as_sparse(self, *, holes: bool = True) -> Relation:
+        """Return the same relation by its non-zero cells; without `holes`, as if the cells that are not known were zeros."""
+        other = copy.copy(self)
+        if self.dense is not None:
+            if self.mask is not None and holes:
+                other.holes = np.argwhere(~self.mask).astype(np.int32)
+            other.coords = np.argwhere(self.dense).astype(np.int32)
+            other.values = self.dense[tuple(other.coords.T)]
+            other.dense = other.mask = None
+        return other
+
+    def _observe(self, observed: str | AllBut | NDArray[np.bool_]) -> None:
+        """Hide what is not known."""
+        if self.dense is not None:
+            if isinstance(observed, AllBut):
+                self.holes, self.keep = observed.resolved(self.shape)
+                mask = np.zeros(self.shape, bool)
+                mask[np.ix_(*(slice_of(size, kept) for size, kept in zip(self.shape, self.keep, strict=True)))] = True
+                mask[tuple(self.holes.T)] = False
+                self.mask, self.holes, self.keep = mask, self.holes[:0], (None,) * len(self.shape)
+            elif isinstance(observed, np.ndarray):
+                self.mask = observed.copy()
+            if self.mask is not None and self.mask.all():
+                self.mask = None
+        elif isinstance(observed, AllBut | np.ndarray):
+            hidden = observed if isinstance(observed, AllBut) else AllBut(np.argwhere(~observed))
+            self.holes, self.keep = hidden.resolved(self.shape)
+            self._drop(self.holes)
+        else:
+            self.stored_only = observed == "stored"
+        self._check_some_known()
+
+    def _drop(self, hidden: Coords) -> None:
+        """Forget stored cells that are not known."""
+        assert self.coords is not None
+        assert self.values is not None
+        known = in_kept(self.coords, self.keep) & ~is_among(self.coords, hidden, self.shape)
+        if not known.all():
+            self.coords, self.values = self.coords[known], self.values[known]
+
+    def _check_some_known(self) -> None:
+        if self.n_observed == 0:
+            raise InvalidInputError(
+                f"at least one known cell in {self.name!r}",
+                words("none"),
+                "Leave the relation out, or observe some of it.",
+            )
+
+    def _check_values(self) -> None:
+        """Refuse what the divergence has no value for."""
+        known = self.values if self.dense is None else (self.dense if self.mask is None else self.dense[self.mask])
+        assert known is not None
+        if np.isnan(known).any():
+            raise InvalidInputError(
+                f"numbers in all known cells of {self.name!r}",
+                words("NaN"),
+                "Say which cells are not known, for example observed=~numpy.isnan(data).",
+            )
+        if self.dense is not None and self.mask is not None:
+            self.dense = np.where(self.mask, self.dense, 0.0)
+        if self.power > 0 and known.min(initial=0.0) < 0:
+            raise InvalidInputError(
+                f"no negative numbers in {self.name!r} under its divergence",
+                float(known.min()),
+                'Shift or clip them, or use divergence="euclid".',
+            )
+        if self.power not in (0, 1) and self.dense is None and not self.stored_only:
+            raise InvalidInputError(
+                f'divergence="euclid" or "kl" for {self.name!r}: sparse data whose other cells are zeros',
+                self.power,
+                'Others have no short form for zeros that are not stored: use observed="stored" with some zeros stored, or a '
+                "dense array.",
+            )
+        if self.power == 2:
+            self._raise_zeros(known)
+
+    def _raise_zeros(self, known: Floats) -> None:
+        zeros = int((known == 0).sum())
+        if not zeros:
+            return
+        if zeros == known.size:
+            raise InvalidInputError(f"a positive number in {self.name!r}", words("zeros only"), "Check the data.")
+        floor = FLOOR * float(known[known > 0].min())
+        warnings.warn(
+            f"{zeros} zeros of {self.name!r} were raised to {floor:.3g}: Itakura-Saito has no value at zero",
+            stacklevel=4,
+        )
+        if self.dense is not None:
+            raised = np.maximum(self.dense, floor)
+            self.dense = raised if self.mask is None else np.where(self.mask, raised, 0.0)
+        else:
+            self.values = np.maximum(known, floor)
+
+
+def slice_of(size: int, kept: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+    """Return the indices of the kept entities of an axis."""
+    return np.arange(size) if kept is None else np.flatnonzero(kept)
+
+
+def _checked_names(factors: Any) -> tuple[str, ...]:
+    names = (factors,) if isinstance(factors, str) else tuple(factors)
+    for factor in names:
+        if not isinstance(factor, str) or not factor:
+            raise InvalidInputError("factors to be names", factor, 'Name every factor, for example ("user", "item").')
+    for factor in names:
+        if names.count(factor) > 1:
+            raise InvalidInputError(
+                "different factors in one relation",
+                words(f"{factor!r} twice"),
+                "A symmetric model (a factor times itself) is not built; give the second use another name.",
+            )
+    return names

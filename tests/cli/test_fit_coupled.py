@@ -1,0 +1,142 @@
+"""`tacit fit coupled`, as a user runs it."""
+
+import json
+import re
+
+import numpy as np
+import polars
+import pytest
+from scipy import sparse
+from test_cli import invoke, tacit_command
+
+import tacit
+from tacit.data import make_coupled
+from tacit.errors import InvalidInputError
+
+DATA = make_coupled(mean_count=1.0, random_state=4)
+SPEC = """
+ranks = { r = 3 }
+held_out = 0.2
+
+[model]
+max_iter = 60
+
+[names]
+activity = "activities.txt"
+
+[[relation]]
+name = "visits"
+file = "visits.csv"
+columns = ["who", "where", "what", "times"]
+einsum = "ir,jr,kr->ijk"
+factors = ["user", "place", "activity"]
+
+[[relation]]
+name = "about"
+file = "about.csv"
+columns = ["where", "feature", "amount"]
+einsum = "jr,fr->jf"
+factors = ["place", "feature"]
+dispersion = 2.0
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("coupled")
+    activities = [f"activity {letter}" for letter in "abcdef"]
+    cells, counts = DATA.coordinates()
+    polars.DataFrame(
+        {
+            "times": counts,
+            "who": cells[:, 0],
+            "where": [f"place {place}" for place in cells[:, 1]],
+            "what": [activities[activity] for activity in cells[:, 2]],
+        }
+    ).write_csv(folder / "visits.csv")
+    where, feature = np.nonzero(DATA.features)
+    polars.DataFrame(
+        {
+            "where": [f"place {place}" for place in where],
+            "feature": [f"feature {number}" for number in feature],
+            "amount": DATA.features[where, feature],
+        }
+    ).write_csv(folder / "about.csv")
+    (folder / "activities.txt").write_text("\n".join(activities))
+    (folder / "spec.toml").write_text(SPEC)
+    return folder
+
+
+def test_the_fit_reads_measures_and_writes_its_folder(folder):
+    found = tacit_command("fit", "coupled", folder / "spec.toml", "--output", folder / "out", "--json")
+    assert found.returncode == 0, found.stderr
+    result = json.loads(found.stdout)
+    assert json.loads((folder / "out" / "result.json").read_text()) == result
+    assert result["guarantee"]["kind"] == "none" or result["guarantee"].get("epsilon") in (None, float("inf"))
+    scores = result["held_out"]["visits"]
+    assert scores["coupled"]["auc"] > 0.6
+    assert set(scores) == {"coupled", "alone"}
+    assert set(result["top"]) == {"user", "place", "activity", "feature"}
+    assert all(name.startswith("activity ") for top in result["top"]["activity"] for name in top)
+    model = tacit.load(folder / "out" / "model" / "coupled.tacit")
+    assert model.factors_["user"].shape == (len(np.unique(DATA.coordinates()[0][:, 0])), 3)
+    page = (folder / "out" / "report.html").read_text()
+    for heading in ("Relations", "Held-out cells", "Loss", "Factors", "Top of activity"):
+        assert heading in page
+    assert "place 1" in page
+
+
+def test_matrices_and_arrays_are_read_by_place(folder):
+    np.save(folder / "visits.npy", DATA.tensor)
+    sparse.save_npz(folder / "about.npz", sparse.csr_matrix(DATA.features.astype(float)))
+    spec = """
+ranks = 3
+held_out = 0
+model = { inference = "vb", max_iter = 20 }
+[[relation]]
+file = "visits.npy"
+einsum = "ir,jr,kr->ijk"
+factors = ["user", "place", "activity"]
+[[relation]]
+file = "about.npz"
+einsum = "jr,fr->jf"
+factors = ["place", "feature"]
+"""
+    (folder / "places.toml").write_text(spec)
+    assert invoke("fit", "coupled", folder / "places.toml", "--output", folder / "two").exit_code == 0
+    model = tacit.load(folder / "two" / "model" / "coupled.tacit")
+    assert model.predict("user-place-activity").shape == DATA.tensor.shape
+    assert json.loads((folder / "two" / "result.json").read_text())["held_out"] == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "points_at"),
+    [
+        (("ranks = { r = 3 }", ""), "ranks in"),
+        (("ranks = { r = 3 }", "ranks = { q = 3 }"), "No relation sums over 'q'"),
+        (('file = "visits.csv"', 'file = "visit.csv"'), "which does not exist"),
+        (("dispersion = 2.0", "dispersal = 2.0"), "dispersal"),
+        (("max_iter = 60", "most = 60"), "most"),
+        (('"times"]', '"time"]'), "4 columns|3 columns of ids"),
+        (('einsum = "jr,fr->jf"', 'einsum = "jr,fr->jg"'), "'g' in no factor|factor for every axis"),
+        (('activity = "activities.txt"', 'place = "activities.txt"'), "place to be one of its names"),
+        (("held_out = 0.2", "held_out = 2.0"), "hold out between 0 and 1"),
+        (("[model]", "[model"), "a TOML file"),
+    ],
+)
+def test_a_wrong_description_is_pointed_at(folder, change, points_at):
+    assert change[0] in SPEC
+    (folder / "wrong.toml").write_text(SPEC.replace(*change, 1))
+    found = invoke("fit", "coupled", folder / "wrong.toml", "--output", folder / "never").exception
+    assert isinstance(found, InvalidInputError)
+    assert re.search(points_at, str(found))
+    assert not (folder / "never").exists()
+
+
+def test_ids_in_one_file_and_places_in_another_need_names(folder):
+    np.save(folder / "about.npy", DATA.features)
+    spec = SPEC.replace('file = "about.csv"\ncolumns = ["where", "feature", "amount"]', 'file = "about.npy"')
+    (folder / "mixed.toml").write_text(spec)
+    found = invoke("fit", "coupled", folder / "mixed.toml", "--output", folder / "never").exception
+    assert isinstance(found, InvalidInputError)
+    assert "the names of 'place'" in str(found)
