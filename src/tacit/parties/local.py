@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tacit.errors import InvalidInputError, PartyError, TacitError, words
 from tacit.parties.identity import Identity
 from tacit.parties.job import Job, Party
 from tacit.parties.join import Part, join
-from tacit.parties.models import PartyData
+from tacit.parties.models import PartyData, check_party_data
 
 Progress = Callable[[int, int, Any], None]
 
@@ -76,7 +76,10 @@ def run_local(
         model=type(estimator).__name__,
         **settings,
     )
-    data = [PartyData(part, None if targets is None else targets[place]) for place, part in enumerate(found)]
+    data = [
+        check_party_data(PartyData(part, None if targets is None else targets[place]), job, identity.name)
+        for place, (part, identity) in enumerate(zip(found, identities, strict=True))
+    ]
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()) if folder is None else folder)
         arguments = [
@@ -107,17 +110,18 @@ def local_job(
 
 def in_processes(arguments: Sequence[tuple[Any, ...]], on_round: Progress | None = None) -> list[Part]:
     """Run `join` once a set of arguments, each in a new process; raise the error that came first, if any did."""
-    context = multiprocessing.get_context("spawn")
+    # a server that has imported what a party needs forks the parties: no threads of gRPC are in it, and starting is quick
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tacit.factor", "tacit.parties.join"])
     threads = max(1, (os.cpu_count() or 1) // len(arguments))
     processes, pipes = [], []
-    with _environment({"OMP_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)}):
-        for given in arguments:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_party, args=(theirs, given, on_round is not None), daemon=True)
-            process.start()
-            theirs.close()
-            processes.append(process)
-            pipes.append(ours)
+    for given in arguments:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_party, args=(theirs, given, threads, on_round is not None), daemon=True)
+        process.start()
+        theirs.close()
+        processes.append(process)
+        pipes.append(ours)
     try:
         return _collected(pipes, [given[1].name for given in arguments], on_round)
     finally:
@@ -140,8 +144,14 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
-def _party(pipe: Any, given: tuple[Any, ...], tell: bool) -> None:
+def _party(pipe: Any, given: tuple[Any, ...], threads: int, tell: bool) -> None:
+    from threadpoolctl import threadpool_limits
+
+    from tacit.factor import kernels
+
     job, identity, data, folder, settings = given
+    kernels.THREADS = threads
+    threadpool_limits(threads)
 
     def say(number: int, traffic: Any) -> None:
         if tell:
@@ -182,18 +192,3 @@ def _collected(pipes: list[Any], names: list[str], on_round: Progress | None) ->
         # what a party says of its own data or settings explains more than that the others saw it leave
         raise next((error for error in errors if not isinstance(error, PartyError)), errors[0])
     return [parts[index] for index in range(len(pipes))]
-
-
-@contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the processes that are started meanwhile."""
-    before = {key: os.environ.get(key) for key in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value
