@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tacit.errors import PartyError, words
 DATA = typer.Argument(help="One data set to split by rows, or one file a party.")
 SETTINGS = typer.Option([], "--set", help="A setting of the model, as n_components=14; repeat it.")
 OUTPUT = typer.Option(Path("tacit-simulation"), "--output", "-o", help="Folder for the job and one folder a party.")
+PATIENCE = 10.0
 MAIN = "from tacit.cli.main import main; main()"
 
 
@@ -94,10 +96,15 @@ def _run(output: Path, names: list[str], files: list[Path], *, quiet: bool) -> l
         for name, file in zip(names, files, strict=True)
     ]
     try:
+        answers: dict[str, dict[str, Any]] = {}  # in the order in which the parties end
         readers = [threading.Thread(target=_show, args=(process, quiet)) for process in processes]
+        readers += [
+            threading.Thread(target=_keep_answer, args=(process, name, answers))
+            for process, name in zip(processes, names, strict=True)
+        ]
         for reader in readers:
             reader.start()
-        answers = [json.loads(_output(process)) for process in processes]
+        _wait(processes)
         for reader in readers:
             reader.join()
     finally:
@@ -105,21 +112,34 @@ def _run(output: Path, names: list[str], files: list[Path], *, quiet: bool) -> l
             if process.poll() is None:
                 process.kill()
             process.wait()
-    failed = [(name, answer["error"]) for name, answer in zip(names, answers, strict=True) if "error" in answer]
+    failed = [(name, answer["error"]) for name, answer in answers.items() if "error" in answer]
     if failed:
         # what a party says of itself explains more than that the others saw it leave
         name, error = next((pair for pair in failed if pair[1]["kind"] != "PartyError"), failed[0])
         raise PartyError(f"{name} to finish", words(f"{error['kind']}: {error['message']}"), error["fix"])
-    return answers
+    return [answers[name] for name in names]
 
 
-def _output(process: subprocess.Popen[str]) -> str:
+def _wait(processes: list[subprocess.Popen[str]]) -> None:
+    """Wait for all; once one has failed, the others get a moment to see it, as they would wait for it in vain."""
+    failed_at = None
+    while any(process.poll() is None for process in processes):
+        if failed_at is None and any(process.poll() for process in processes):
+            failed_at = time.monotonic()
+        if failed_at is not None and time.monotonic() - failed_at > PATIENCE:
+            for process in processes:
+                process.kill()
+        time.sleep(0.05)
+
+
+def _keep_answer(process: subprocess.Popen[str], name: str, answers: dict[str, dict[str, Any]]) -> None:
     assert process.stdout is not None
     text = process.stdout.read()
     process.wait()
-    if text.strip():
-        return text
-    return json.dumps({"error": {"kind": "exit", "message": f"exit code {process.returncode}", "fix": ""}})
+    try:
+        answers[name] = json.loads(text)
+    except ValueError:
+        answers[name] = {"error": {"kind": "exit", "message": f"exit code {process.returncode}", "fix": ""}}
 
 
 def _show(process: subprocess.Popen[str], quiet: bool) -> None:
