@@ -27,6 +27,7 @@ class DenseTerm(Term):
         self.keep = relation.keep
         self._squares = float(np.vdot(self.x, self.x)) if self.power == 0 else 0.0
         self._products = PartialProducts(self.spec, self.x)
+        self._exposures = None if self.known is None else PartialProducts(self.spec, self.known)
 
     def statistics(self, place: int, factors: tuple[Floats, ...], *, loss: bool = False) -> Statistics:
         """See `Term`."""
@@ -62,15 +63,15 @@ class DenseTerm(Term):
 
     def exposure(self, place: int, factors: tuple[Floats, ...]) -> Floats:
         """See `Term`."""
-        if self.known is None:
+        if self._exposures is None:
             return mean_gradient(self.spec, factors, self.keep, place)
-        return weighted_sum(self.spec, self.known, factors, place)
+        return self._exposures.with_factors(place, factors)
 
     def mass(self, factors: tuple[Floats, ...]) -> float:
         """See `Term`."""
         if self.known is None:
             return total_mean(self.spec, factors, self.keep)
-        return float(np.vdot(self.known, reconstruct(self.spec, factors)))
+        return float(np.vdot(self.exposure(0, factors), factors[0]))
 
     def gram(self, place: int, factors: tuple[Floats, ...]) -> Floats | None:
         """See `Term`."""
@@ -97,11 +98,11 @@ class MaskedCountsTerm(ZerosTerm):
         assert relation.mask is not None
         super().__init__(relation.as_sparse(holes=False))
         self.relation, self.n_observed = relation, relation.n_observed
-        self.known = relation.mask.astype(np.float64)
+        self._known = PartialProducts(self.spec, relation.mask.astype(np.float64))
 
     def exposure(self, place: int, factors: tuple[Floats, ...]) -> Floats:
         """See `Term`."""
-        return weighted_sum(self.spec, self.known, factors, place)
+        return self._known.with_factors(place, factors)
 
     def mass(self, factors: tuple[Floats, ...]) -> float:
         """See `Term`."""
