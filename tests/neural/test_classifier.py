@@ -114,7 +114,7 @@ def test_a_perceptron_by_hand_gives_the_same_scores(private):
 def test_dropout_rates_are_those_of_the_last_steps_noise(private):
     noise = private.step_noise_
     release = private.guarantee_.releases[-1]
-    expected = 2.0 / (1 + 10 * 9 / 10) ** 0.5 * release.noise_multiplier / (0.2 * private.count_)
+    expected = 2.0 / (1 + 10 * 9 / 10) ** 0.25 * release.noise_multiplier / (0.2 * private.count_)
     assert noise == pytest.approx(expected, rel=1e-5)
     assert private.dropout_rate_["mean"] == pytest.approx(dropout_rates(private.weights_[-1], noise).mean())
 

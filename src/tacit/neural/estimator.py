@@ -142,7 +142,7 @@ class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # 
         sampling_rate: float = 0.1,
         clip: float = 1.0,
         step_size: float = 2.0,
-        decay: float = 0.5,
+        decay: float = 0.25,
         momentum: float = 0.9,
         prior: float = 10.0,
         samples: int = 10,
