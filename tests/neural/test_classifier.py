@@ -17,6 +17,7 @@ from tacit import Ledger
 from tacit.errors import InvalidInputError
 from tacit.factor.private import PrivacyWarning
 from tacit.neural import DivergedError, PrivateBayesianClassifier, dropout_rates, expected_calibration_error
+from tacit.neural.program import MOST_STEP_NOISE
 from tacit.privacy import gaussian_epsilon
 
 X, Y = load_digits(return_X_y=True)
@@ -114,9 +115,18 @@ def test_a_perceptron_by_hand_gives_the_same_scores(private):
 def test_dropout_rates_are_those_of_the_last_steps_noise(private):
     noise = private.step_noise_
     release = private.guarantee_.releases[-1]
-    expected = 2.0 / (1 + 10 * 9 / 10) ** 0.25 * release.noise_multiplier / (0.2 * private.count_)
+    first = 2.0 * release.noise_multiplier / (0.2 * private.count_)
+    assert first > MOST_STEP_NOISE  # so the steps are made smaller
+    expected = MOST_STEP_NOISE / (1 + 10 * 9 / 10) ** 0.25
     assert noise == pytest.approx(expected, rel=1e-5)
     assert private.dropout_rate_["mean"] == pytest.approx(dropout_rates(private.weights_[-1], noise).mean())
+
+
+def test_steps_are_made_smaller_where_their_noise_would_be_large():
+    training = classifier(epsilon=1.0, step_size=4.0)._training()
+    assert training.step_scale(0.0, 1000) == 1
+    assert training.step_scale(0.5, 1000) == 1
+    assert training.step_scale(5.0, 1000) * 4.0 * 5.0 / (0.2 * 1000) == pytest.approx(MOST_STEP_NOISE)
 
 
 def test_samples_are_kept_on_the_last_quarter_of_the_path():
