@@ -59,7 +59,7 @@ def test_the_average_is_at_least_as_well_calibrated_as_one_sample():
 def test_more_noise_learns_less():
     scores = [
         classifier(epsilon=epsilon, insecure_seed=3).fit(X[TRAIN], Y[TRAIN]).score(X[TEST], Y[TEST])
-        for epsilon in (0.05, 20.0)
+        for epsilon in (0.05, 8.0)
     ]
     assert scores[1] > scores[0] + 0.2
 
@@ -245,27 +245,26 @@ def test_an_epsilon_too_small_for_the_steps_names_the_noise_and_what_to_change()
 
 def test_noise_beyond_what_the_batch_can_say_is_warned_of():
     with pytest.warns(PrivacyWarning, match="exceeds what about"):
-        classifier(epsilon=2e-3, epochs=2.0).fit(X[:300], Y[:300])
+        classifier(epsilon=2e-3, epochs=2.0, insecure_seed=2).fit(X[:300], Y[:300])
 
 
 class Breaks(nn.Module):
-    """A network that gives no number once its weights are large."""
+    """A network that gives no number once its weights have moved."""
 
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(64, 10)
+        self.register_buffer("start", self.layer.weight.detach().clone())
 
     def forward(self, x):
         scores = self.layer(x)
-        return scores * torch.where(self.layer.weight.abs().sum() > 1e3, torch.nan, 1.0)
+        return scores * torch.where((self.layer.weight - self.start).abs().max() > 0, torch.nan, 1.0)
 
 
 def test_a_loss_that_is_no_number_stops_and_charges_what_was_released(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("digits", epsilon=3.0, delta=1e-4)
-    model = PrivateBayesianClassifier(
-        module=Breaks(), **QUICK, epsilon=2.0, step_size=1e6, ledger=ledger, dataset="digits"
-    )
+    model = PrivateBayesianClassifier(module=Breaks(), **QUICK, epsilon=2.0, ledger=ledger, dataset="digits")
     with pytest.raises(DivergedError, match=r"not a number in step 2 of 10\. The 1 noisy gradients"):
         model.fit(X[TRAIN], Y[TRAIN])
     # one step and the count of ten steps and the count
