@@ -142,7 +142,7 @@ class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # 
         sampling_rate: float = 0.1,
         clip: float = 1.0,
         step_size: float = 2.0,
-        decay: float = 0.5,
+        decay: float = 0.25,
         momentum: float = 0.9,
         prior: float = 10.0,
         samples: int = 10,
@@ -194,7 +194,8 @@ class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # 
         inputs, clipped_share = fed(rows, bounds, self.features, shape)
         learner = self._learner(inputs.shape[1], len(classes), self.hidden)
         plan = self._noise_plan(training, learner)
-        outcome = self._run(X, training_program(learner, inputs, labels, training, self.progress), plan)
+        noise = 0.0 if plan is None else plan.multiplier(1 / len(learner.groups))
+        outcome = self._run(X, training_program(learner, inputs, labels, training, noise, self.progress), plan)
         if plan is not None:
             self.guarantee_ = self.guarantee_.assuming(*ASSUMPTIONS)
         self.classes_, self.bounds_, self.clipped_share_ = classes, bounds, clipped_share
@@ -202,7 +203,7 @@ class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # 
         self.hidden_ = None if self.module is not None else [int(width) for width in self.hidden]
         self.weights_, self.count_ = outcome.public["weights"], outcome.public["count"]
         self.loss_curve_ = outcome.private["loss_curve"]
-        self._describe_noise(training, plan, len(learner.groups))
+        self._describe_noise(training, noise)
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -260,8 +261,7 @@ class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # 
         )
         return plan if self.accounting == "sound" else published_plan(plan, self.accounting, training)
 
-    def _describe_noise(self, training: Training, plan: Plan | None, layers: int) -> None:
-        multiplier = 0.0 if plan is None else plan.multiplier(1 / layers)
+    def _describe_noise(self, training: Training, multiplier: float) -> None:
         batch = training.sampling_rate * self.count_
         if multiplier > batch:
             warnings.warn(
@@ -270,7 +270,8 @@ class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # 
                 PrivacyWarning,
                 stacklevel=3,
             )
-        self.step_noise_ = training.step_size_at(training.steps - 1) * multiplier / batch
+        last = training.step_scale(multiplier, self.count_) * training.step_size_at(training.steps - 1)
+        self.step_noise_ = last * multiplier / batch
         self.dropout_rate_ = summarise_rates(self.weights_[-1], self.step_noise_)
 
     def _sampled_probabilities(self, X: Any) -> Iterator[NDArray[np.float64]]:

@@ -29,6 +29,8 @@ COUNT_SHARE = 0.01
 """Share of the budget that the noisy number of examples gets."""
 KEPT_PART = 0.75
 """Samples are kept from this part of the path on."""
+MOST_STEP_NOISE = 0.01
+"""Steps are made smaller where their noise on a weight would exceed this: few examples, or little epsilon."""
 
 
 class DivergedError(TacitError):
@@ -46,7 +48,7 @@ class Training:
     clip : float
         Largest norm of one example's gradient (of one layer, where layers are clipped by themselves).
     step_size, decay : float
-        Step t has the size ``step_size / (1 + 10 t / steps) ** decay``.
+        Step t has the size ``step_size / (1 + 10 t / steps) ** decay``, times `step_scale`.
     momentum : float
     prior : float
         Standard deviation of the prior of every weight.
@@ -82,6 +84,11 @@ class Training:
         """Return the size of a step, from 0."""
         return self.step_size * float((1 + 10 * step / self.steps) ** -self.decay)
 
+    def step_scale(self, noise_multiplier: float, count: float) -> float:
+        """Return by how much all steps are made smaller, so that the first one's noise is at most MOST_STEP_NOISE."""
+        noise = self.step_size * noise_multiplier / (self.sampling_rate * count)
+        return min(1.0, MOST_STEP_NOISE / noise) if noise > 0 else 1.0
+
     def kept_steps(self) -> set[int]:
         """Return after which steps the weights are kept: evenly over the last part of the path, the last among them."""
         first = min(self.steps - 1, int(KEPT_PART * self.steps))
@@ -93,12 +100,14 @@ def training_program(
     X: NDArray[np.float32],
     y: NDArray[np.int64],
     training: Training,
+    noise_multiplier: float,
     progress: Callable[[int], None] | None = None,
 ) -> Program:
     """One holder's view: clip every sampled example's gradient, ask for the noisy total, take the step."""
     labels = torch.from_numpy(y)
     answer = yield Sum(count=[len(y)], bound=1.0, weight=training.count_weight, units=len(y))
     count = max(float(answer["count"][0]), 1.0)
+    scale = training.step_scale(noise_multiplier, count)
     theta = learner.weights()
     speed = torch.zeros_like(theta)
     langevin = torch.Generator().manual_seed(training.random_state)
@@ -115,7 +124,7 @@ def training_program(
         total = torch.from_numpy(np.concatenate([noisy[name] for name in totals]))
         slope = total / training.sampling_rate + theta / training.prior**2
         speed = training.momentum * speed + slope / (count * training.clip)
-        size = training.step_size_at(step)
+        size = scale * training.step_size_at(step)
         theta = theta - size * speed
         if training.langevin:
             # the step is size / (count * clip) on the whole posterior, whose noise has variance twice that

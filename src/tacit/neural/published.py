@@ -47,12 +47,12 @@ def compare_thesis(
     --------
     >>> from tacit.neural import compare_thesis
     >>> for row in compare_thesis(1.0, 1e-3, epochs=6, sampling_rate=0.02):
-    ...     print(f"{row.accounting:9} {row.source:28} {row.noise_multiplier:6.2f} {row.real_epsilon:5.2f}")
-    sound     tacit                          1.17  1.00
-    DPD-AC    formula, T = steps             8.70  0.11
-    DPD-AC    formula, T = epochs            1.35  0.81
-    DPD-zCDP  formula, T = steps             2.73  0.35
-    DPD-zCDP  formula, T = epochs            1.30  0.86
+    ...     print(f"{row.accounting:9} {row.source:20} {row.noise_multiplier:6.2f} {row.real_epsilon:5.2f}")
+    sound     tacit                  1.17  1.00
+    DPD-AC    formula, T = steps     8.58  0.06
+    DPD-AC    formula, T = epochs    1.90  0.46
+    DPD-zCDP  formula, T = steps     2.70  0.28
+    DPD-zCDP  formula, T = epochs    0.99  1.40
     """
     steps = round(epochs / sampling_rate)
 
