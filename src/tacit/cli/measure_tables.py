@@ -82,7 +82,9 @@ def _yes(value: bool) -> str:
 def _read_pair(
     original: Path, released: Path, label: str | None, columns: str | None
 ) -> tuple[pl.DataFrame, pl.DataFrame, Any]:
-    before, after = _read(original), _read(released)
+    from tacit.data.frames import read_frame
+
+    before, after = read_frame(original), read_frame(released)
     if before.height != after.height:
         raise InvalidInputError(
             f"{released} to have {before.height} rows, as {original} has",
@@ -125,19 +127,3 @@ def _selected(table: pl.DataFrame, names: list[str], file: Path) -> pl.DataFrame
             f"columns of {file}: {', '.join(table.columns[:8])}", words(", ".join(missing)), "Name columns that it has."
         )
     return table.select(names)
-
-
-def _read(path: Path) -> pl.DataFrame:
-    import polars as pl
-
-    from tacit.data.files import existing_file, reading
-
-    file = existing_file(path)
-    name = file.name.lower()
-    with reading(file, "a table in CSV or Parquet", pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        if name.endswith(".parquet"):
-            return pl.read_parquet(file, memory_map=False, hive_partitioning=False)
-        if name.endswith((".csv", ".csv.gz")):
-            # All lines decide on the type of a column, not the first hundred.
-            return pl.read_csv(file, infer_schema_length=None)
-    raise InvalidInputError("a file that ends in .csv, .csv.gz or .parquet", str(file), "Convert it to one of these.")

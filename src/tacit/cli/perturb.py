@@ -47,9 +47,9 @@ def perturb(
 
     Writes the release, and a folder with report.html and result.json, which are for the holder.
     """
-    from tacit.cli.perturb_tables import read_table
+    from tacit.data.frames import read_frame
 
-    frame = read_table(table)
+    frame = read_frame(table)
     if compare:
         from tacit.cli.perturb_compare import compare_methods
 

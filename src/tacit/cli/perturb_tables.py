@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import InvalidInputError, words
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-def read_table(path: Path) -> pl.DataFrame:
-    """Read a CSV or Parquet file with named columns."""
-    import polars as pl
-
-    from tacit.data.files import existing_file, reading
-
-    file = existing_file(path)
-    name = file.name.lower()
-    with reading(file, "a table in CSV or Parquet", pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        if name.endswith(".parquet"):
-            return pl.read_parquet(file, memory_map=False, hive_partitioning=False)
-        if name.endswith((".csv", ".csv.gz")):
-            # all lines decide on the type of a column, not the first hundred
-            return pl.read_csv(file, infer_schema_length=None)
-    raise InvalidInputError("a file that ends in .csv, .csv.gz or .parquet", str(file), "Convert it to one of these.")
 
 
 def without_label(frame: pl.DataFrame, label: str | None) -> tuple[pl.DataFrame, Any]:

@@ -125,14 +125,11 @@ def check_same_columns(names: list[str], wanted: list[str], party: str) -> None:
 
 def _ratings(path: str | Path, job: Job, party: str) -> Any:
     """Return a users x features sparse matrix from a table of user, item and rating."""
-    import polars as pl
     from scipy.sparse import csr_array
 
-    from tacit.data.files import existing_file, reading
+    from tacit.data.frames import read_frame
 
-    place = existing_file(path)
-    with reading(place, "a table of user, item and rating", pl.exceptions.PolarsError):
-        frame = pl.read_parquet(place) if place.suffix == ".parquet" else pl.read_csv(place)
+    frame = read_frame(path)
     if not {"user", "item", "rating"} <= set(frame.columns):
         raise InvalidInputError(f"columns user, item and rating from {party}", frame.columns, "Rename them.")
     if frame.is_empty():
