@@ -67,11 +67,13 @@ class Scene:
             self.identities, "test", {}, ["a", "b", "c", "d"], model="mixer", **{"timeout": 20.0, **self.settings}
         )
 
-    def run(self, *, kill: tuple[int, int] | None = None, wait: float = 60.0, **changes: Any) -> list[Any]:
+    def run(
+        self, *, kill: tuple[int, int] | None = None, silent: int | None = None, wait: float = 60.0, **changes: Any
+    ) -> list[Any]:
         """Run all parties; return of each its result or its error (None if it was killed).
 
-        `kill` is (party, round): that party is killed by SIGKILL when it says that it reached the round. Changes are given by
-        name, for all parties or as a dict by party.
+        `kill` is (party, round): that party is killed by SIGKILL when it says that it reached the round. The party
+        `silent` is not listened to, and killed in the end. Changes are given by name, for all parties or as a dict by party.
         """
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["light"])
@@ -94,7 +96,11 @@ class Scene:
             pipes.append(ours)
             processes.append(process)
         try:
-            return [_result(pipes, place, processes, kill) for place in _order(self.parties, kill)]
+            heard = [place for place in _order(self.parties, kill) if place != silent]
+            results = {place: _result(pipes, place, processes, kill) for place in heard}
+            if silent is not None:
+                processes[silent].kill()
+            return [results.get(place) for place in _order(self.parties, kill)]
         finally:
             for process in processes:
                 process.join(20)
