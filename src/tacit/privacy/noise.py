@@ -8,6 +8,8 @@ does not hide is the time a draw takes, which depends on its value.
 from __future__ import annotations
 
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,12 +18,16 @@ from tacit.errors import InvalidInputError
 from tacit.validation import check_count, check_positive
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.random import Generator
     from numpy.typing import ArrayLike, NDArray
 
 _LEAST_SIGMA = 0.5
 _LEAST_SCALE = 2.0**-8
 _MOST = 2.0**40
+_SHARED_OUT = 2**17
+"""From so many secure draws on, the cores share them, each with a generator of its own."""
 
 
 def discrete_gaussian(
@@ -52,10 +58,12 @@ def discrete_gaussian(
     """
     sigma = _check_width(sigma, "sigma", _LEAST_SIGMA)
     shape = _check_shape(size)
-    source = _source(generator)
     from tacit.privacy.samplers import sample_gaussian
 
-    return sample_gaussian(sigma, math.prod(shape), source).reshape(shape)
+    count = math.prod(shape)
+    if generator is not None or count < _SHARED_OUT:
+        return sample_gaussian(sigma, count, _source(generator)).reshape(shape)
+    return _in_parts(lambda size: sample_gaussian(sigma, size, _source(None)), count).reshape(shape)
 
 
 def discrete_laplace(
@@ -134,6 +142,14 @@ def discrete_laplace_pmf(k: ArrayLike, scale: float) -> NDArray[np.float64]:
     """
     scale = _check_width(scale, "scale", _LEAST_SCALE)
     return np.asarray(math.tanh(0.5 / scale) * np.exp(-np.abs(np.asarray(k, dtype=np.float64)) / scale))
+
+
+def _in_parts(draw: Callable[[int], NDArray[np.int64]], count: int) -> NDArray[np.int64]:
+    """Draw `count` numbers in as many parts as there are cores, at once; the samplers let go of Python's lock."""
+    parts = min(os.cpu_count() or 1, count // (_SHARED_OUT // 2))
+    sizes = [len(part) for part in np.array_split(np.empty(count, np.bool_), parts)]
+    with ThreadPoolExecutor(parts) as threads:
+        return np.concatenate(list(threads.map(draw, sizes)))
 
 
 def _check_width(value: object, name: str, least: float) -> float:

@@ -1,0 +1,38 @@
+"""Many secure draws are shared out to the cores: as many as asked for, each part with its own random bits."""
+
+import numpy as np
+import pytest
+
+from tacit.privacy.noise import _SHARED_OUT, _in_parts, discrete_gaussian
+
+
+@pytest.mark.parametrize("count", [_SHARED_OUT, _SHARED_OUT + 1, 3 * _SHARED_OUT - 1])
+def test_parts_make_the_whole(count):
+    asked = []
+
+    def draw(size):
+        asked.append(size)
+        return np.arange(size)
+
+    assert len(_in_parts(draw, count)) == sum(asked) == count
+
+
+def test_a_large_draw_keeps_its_shape_and_its_law():
+    shape = (_SHARED_OUT // 64, 65)
+    drawn = discrete_gaussian(1000.0, shape)
+    count = drawn.size
+    assert drawn.shape == shape
+    assert drawn.dtype == np.int64
+    # 7 standard errors: a wrong failure has a chance below 1e-11
+    assert abs(drawn.mean()) < 7 * 1000 / count**0.5
+    assert abs(drawn.std() / 1000 - 1) < 7 / (2 * count) ** 0.5
+    flat = drawn.ravel()
+    half = count // 2
+    assert abs(np.corrcoef(flat[:half], flat[half : 2 * half])[0, 1]) < 7 / half**0.5
+
+
+def test_seeded_draws_stay_in_one_part():
+    from tacit.privacy import insecure_generator
+
+    first, second = (discrete_gaussian(50.0, _SHARED_OUT + 5, generator=insecure_generator(3)) for _ in range(2))
+    assert np.array_equal(first, second)
