@@ -1,0 +1,149 @@
+"""Time to the error that TensorLy and pyttb reach, in the same run, and memory as what is stored grows.
+
+Each part is a function; ``python bench_coupled_speed.py dense sparse memory`` runs some alone. TensorLy and pyttb are
+not needed to use tacit: install them to run `dense` and `sparse`. Compilation is excluded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench_coupled import CP, lastfm_triples
+
+from tacit import CoupledFactorization, Relation
+from tacit.channel import Clear, run
+from tacit.factor.coupled.program import Settings, coupled_program
+from tacit.factor.coupled.terms import ZerosTerm
+
+
+def peer(name: str) -> Any:
+    """Import a package that only benchmarks need, or say so."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        print(f"skipped: this part needs {name} (pip install {name})")
+        return None
+
+
+def sweeps_to(
+    relations: list[Relation], start: Any, shared: tuple[str, ...], target: float, most: int
+) -> tuple[float, int, float]:
+    """Return the time, sweeps and cost of a run that goes on until its cost is at the target; compilation excluded."""
+    run(coupled_program(relations, start, shared=shared, settings=Settings(max_iter=2, tol=0)), Clear())
+    curve = run(
+        coupled_program(relations, start, shared=shared, settings=Settings(max_iter=most, tol=0)), Clear()
+    ).public["loss_curve"]
+    reached = np.flatnonzero(curve <= target)
+    count = int(reached[0]) + 1 if len(reached) else most
+    begin = time.perf_counter()
+    outcome = run(coupled_program(relations, start, shared=shared, settings=Settings(max_iter=count, tol=0)), Clear())
+    return time.perf_counter() - begin, count, float(outcome.public["loss"])
+
+
+def dense(rank: int = 10) -> None:
+    tensorly = peer("tensorly")
+    if tensorly is None:
+        return
+    from tensorly.decomposition import coupled_matrix_tensor_3d_factorization
+
+    rng = np.random.default_rng(0)
+    a, b, c, v = (rng.random((size, rank)) for size in (200, 200, 200, 300))
+    x = np.einsum("ir,jr,kr->ijk", a, b, c)
+    y = a @ v.T
+    x += 0.1 * x.std() * rng.standard_normal(x.shape)
+    y += 0.1 * y.std() * rng.standard_normal(y.shape)
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, _, errors = coupled_matrix_tensor_3d_factorization(x, y, rank, n_iter_max=50)
+    theirs, target = time.perf_counter() - begin, float(errors[-1]) / 2
+    relations = [
+        Relation(x, CP, ("a", "b", "c"), divergence="euclid", name="x"),
+        Relation(y, "ir,mr->im", ("a", "v"), divergence="euclid", name="y"),
+    ]
+    start = {name: rng.random((size, rank)) for name, size in (("a", 200), ("b", 200), ("c", 200), ("v", 300))}
+    ours, sweeps, cost = sweeps_to(relations, start, ("a",), target * (1 + 1e-4), 300)
+    print("Dense 200^3 with 200 x 300, rank 10, to the error of TensorLy's coupled_matrix_tensor_3d_factorization")
+    print(
+        f"  TensorLy {theirs:.2f} s ({len(errors)} iterations, {target:.6g}); tacit {ours:.2f} s ({sweeps} sweeps, {cost:.6g})"
+    )
+    print(f"  ratio {theirs / ours:.1f}", flush=True)
+
+
+def sparse(rank: int = 10, iterations: int = 3) -> None:
+    pyttb = peer("pyttb")
+    if pyttb is None:
+        return
+    triples, _, sizes = lastfm_triples()
+    shape = tuple(sizes.values())
+    rng = np.random.default_rng(0)
+    start = {name: rng.random((size, rank)) for name, size in sizes.items()}
+    relation = Relation((triples, np.ones(len(triples)), shape), CP, tuple(sizes), name="tags")
+    table = pyttb.sptensor(triples.astype(int), np.ones((len(triples), 1)), shape)
+    begin = time.perf_counter()
+    first = pyttb.ktensor([factor.copy() for factor in start.values()], np.ones(rank))
+    found, _, _ = pyttb.cp_apr(
+        table, rank, algorithm="mu", init=first, maxiters=iterations, printitn=0, printinneritn=0
+    )
+    theirs = time.perf_counter() - begin
+    factors = [factor.copy() for factor in found.factor_matrices]
+    factors[0] = factors[0] * found.weights
+    target = ZerosTerm(relation).loss(tuple(factors))
+    ours, sweeps, cost = sweeps_to([relation], start, (), target, 60)
+    print(
+        f"Last.fm triples ({len(triples)}), KL CP, rank 10, to the likelihood of pyttb's cp_apr after {iterations} iterations"
+    )
+    print(
+        f"  pyttb {theirs:.1f} s ({target:.7g}); tacit {ours:.2f} s ({sweeps} sweeps, {cost:.7g}); ratio {theirs / ours:.1f}",
+        flush=True,
+    )
+
+
+def memory() -> None:
+    print(
+        "Memory of a sparse KL CP fit of rank 10, 3 sweeps, 20,000 x 50,000 x 10,000: growth of a fresh process's peak"
+    )
+    rng, shape = np.random.default_rng(0), (20_000, 50_000, 10_000)
+    with tempfile.TemporaryDirectory() as folder:
+        for millions in (0.2, 2.0, 20.0):
+            places = np.unique(rng.integers(0, 10**13, int(millions * 1e6)))
+            cells = np.stack(np.unravel_index(places, shape), axis=1).astype(np.int32)
+            np.savez(Path(folder) / "cells.npz", cells=cells, values=rng.poisson(1.0, len(cells)) + 1.0, shape=shape)
+            command = [sys.executable, __file__, "child", str(Path(folder) / "cells.npz")]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            print("  " + (done.stdout.strip() or done.stderr.strip()[-300:]), flush=True)
+
+
+def child(path: str) -> None:
+    """Fit what another process made, so that its making does not count."""
+    CoupledFactorization(10, max_iter=2).fit(Relation(([[0, 0, 0]], [1.0], (1, 1, 1)), CP, ("a", "b", "c")))
+    with np.load(path) as archive:
+        cells, values, shape = archive["cells"], archive["values"], tuple(archive["shape"])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begin = time.perf_counter()
+    CoupledFactorization(10, max_iter=3, tol=0).fit(Relation((cells, values, shape), CP, ("a", "b", "c")))
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    taken = f"{len(cells):,} entries: {time.perf_counter() - begin:.1f} s, grew by {grown / 1e6:.0f} MB"
+    print(f"{taken}, {grown / len(cells):.0f} bytes an entry beyond the input's {cells.itemsize * 3 + 8}")
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["child"]:
+        child(sys.argv[2])
+        return
+    parts = {"dense": dense, "sparse": sparse, "memory": memory}
+    for name in sys.argv[1:] or parts:
+        parts[name]()
+
+
+if __name__ == "__main__":
+    main()
