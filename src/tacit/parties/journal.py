@@ -71,11 +71,16 @@ class Journal:
         return None if row is None else row[0]
 
     def keep_sent(self, number: int, label: bytes, sent: bytes) -> None:
-        """Remember what is about to be sent."""
+        """Remember what is about to be sent, on the disk before it is sent."""
+        self._file.execute("PRAGMA synchronous=FULL")
         self._file.execute("INSERT INTO rounds VALUES (?, ?, ?, NULL)", (number, label, sent))
 
     def keep_total(self, number: int, label: bytes, total: bytes) -> None:
-        """Remember a total; what was sent for it is not needed any more."""
+        """Remember a total; what was sent for it is not needed any more.
+
+        The disk may take its time: if the computer fails before, what was sent is still there, or the others have the total.
+        """
+        self._file.execute("PRAGMA synchronous=NORMAL")
         self._file.execute("INSERT OR REPLACE INTO rounds VALUES (?, ?, NULL, ?)", (number, label, total))
 
     def secret(self, name: str) -> bytes:
