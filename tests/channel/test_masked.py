@@ -13,7 +13,7 @@ from links import in_threads, pair_keys
 from scipy.stats import chi2, kstest
 
 from tacit import NMF, PrivateMoments, PrivateNMF
-from tacit.channel import Grid, NormedSum, Outcome, Plan, Sum
+from tacit.channel import Choose, Grid, Noisy, NormedSum, Outcome, Plan, Sum
 from tacit.channel.masked import Masked, among
 from tacit.channel.masks import Masks
 from tacit.channel.ring import Ring
@@ -167,8 +167,6 @@ def test_noise_in_the_sum_is_that_of_one_trusted_curator():
     zeros = np.zeros(40_000)
 
     def work(together):
-        from tacit.channel import Noisy
-
         channel = Noisy(plan, insecure_seed=5).joined(together)
         return channel.exchange([Sum(x=zeros, bound=1.0, units=1)]).x
 
@@ -179,6 +177,44 @@ def test_noise_in_the_sum_is_that_of_one_trusted_curator():
     expected = plan.noise_multiplier * math.sqrt(parties / (parties - colluding))
     assert np.std(totals[0]) == pytest.approx(expected, rel=0.03)
     assert kstest(totals[0] / np.std(totals[0]), "norm").pvalue > 1e-4
+
+
+class Bill:
+    """Stands for a ledger's line."""
+
+    def __init__(self):
+        self.charges = []
+
+    def charge(self, guarantee):
+        self.charges.append(guarantee)
+
+    def settle(self, guarantee):
+        self.charges.append(guarantee)
+
+
+def test_a_choice_among_parties_is_refused_before_it_is_charged():
+    plan, bills = Plan.for_budget(1.0, 1e-6, choices=[0.5]), [Bill(), Bill()]
+
+    def work(together):
+        channel = Noisy(plan, spending=bills[together.index]).joined(together)
+        with pytest.raises(ProtocolError, match="sums only"):
+            channel.choose([Choose([1.0, 2.0], bound=1.0, units=1)])
+        return together.link.sent
+
+    assert in_threads(2, work) == [[], []]
+    assert [bill.charges for bill in bills] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("honest", "words"), [(3, "holds against outsiders"), (2, "as if 1 of the 3 parties"), (1, "as if 2 of the 3")]
+)
+def test_the_guarantee_says_whose_noise_it_counts_on(honest, words):
+    def work(together):
+        channel = Noisy(Plan.for_budget(1.0, 1e-6)).joined(together)
+        channel.exchange([Sum(x=[1.0], bound=1.0, units=1)])
+        return channel.guarantee.trust
+
+    assert all(words in trust for trust in in_threads(3, work, honest))
 
 
 def test_shares_of_discrete_gaussians_add_up_to_one_within_the_stated_factor():

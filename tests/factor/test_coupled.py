@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from links import in_threads
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.decomposition import non_negative_factorization
@@ -9,6 +10,7 @@ from sklearn.decomposition import non_negative_factorization
 import tacit
 from tacit import AllBut, CoupledFactorization, Relation
 from tacit.channel import Clear, run, run_together
+from tacit.channel.masked import Masked
 from tacit.data import make_coupled
 from tacit.errors import InvalidInputError
 from tacit.factor.coupled.program import Settings, coupled_program
@@ -159,6 +161,14 @@ def test_holders_get_what_one_would(p, masked):
     assert np.allclose(together[0].public["loss_curve"], alone.public["loss_curve"], rtol=1e-9)
     for name in shared:
         assert np.allclose(together[0].public[f"factor:{name}"], alone.private["factors"][name], rtol=1e-6, atol=1e-12)
+    masked = in_threads(
+        len(sites),
+        lambda way: run(coupled_program(sites[way.index], start, shared=shared, settings=settings), Masked(way)),
+    )
+    for outcome in masked:
+        for name in shared:
+            factor = f"factor:{name}"
+            assert np.allclose(outcome.public[factor], together[0].public[factor], rtol=1e-6, atol=1e-9)
     for site in range(3):
         found = together[site].private["factors"]
         assert np.allclose(found[f"user {site}"], alone.private["factors"][f"user {site}"], rtol=1e-6, atol=1e-12)

@@ -62,7 +62,9 @@ def test_a_warning_says_what_the_loop_left_undone(monkeypatch):
 def test_nothing_is_said_where_all_went_well():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        HideMembership({0: "anywhere else"}, n_clusters=3).fit(TABLE)
+        method = HideMembership({0: "anywhere else"}, n_clusters=3).fit(TABLE)
+    np.testing.assert_array_equal(method.changes_, [0])
+    assert not method.missed_.size
 
 
 def test_missed_rows_and_side_effects_are_counted_right():

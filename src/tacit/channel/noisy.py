@@ -115,12 +115,12 @@ class Noisy:
 
     def choose(self, asks: Sequence[Choose]) -> int:
         """Return the winner by report-noisy-max (Dwork & Roth 2014, section 3.3), with discrete Laplace noise."""
+        if self._together.parties > 1:
+            raise ProtocolError("sums only, among parties", words("a Choose"), "Make the choice before, or alone.")
         scores, sensitivity = self.measure_scores(asks)
         if self._chosen >= len(self.plan.choices):
             raise _not_planned(f"{len(self.plan.choices)} choices")
         self._charge_once()
-        if self._together.parties > 1:
-            raise ProtocolError("sums only, among parties", words("a Choose"), "Make the choice before, or alone.")
         epsilon = self.plan.choices[self._chosen]
         noise = discrete_laplace(2 * sensitivity / epsilon, scores.shape, generator=self._insecure)
         winner = int(np.argmax(scores + noise))
@@ -215,7 +215,7 @@ class Noisy:
             delta=self.plan.delta,
             unit=self.plan.unit,
             adjacency=self.plan.adjacency,
-            trust=self._together.trust,
+            trust=self._together.trust + self._counted_on(),
             assumptions=(f"no holder adds up more than {self.max_units} units",),
         )
         if self._insecure is not None:
@@ -242,6 +242,15 @@ class Noisy:
             if not self._together.charged:
                 self._spending.charge(self.plan.guarantee())
                 self._together.note_charge()
+
+    def _counted_on(self) -> str:
+        """Say whose noise the guarantee counts on."""
+        parties, colluding = self._together.parties, self._together.parties - self._together.honest
+        if parties == 1:
+            return ""
+        if colluding == 0:
+            return "; the noise of all parties is counted, so this holds against outsiders: a party can subtract its own share"
+        return f"; noise is counted as if {colluding} of the {parties} parties pooled what they know"
 
     def _noise(self, array: Measured) -> NDArray[np.int64]:
         share = array.sigma / math.sqrt(self._together.honest) * (1 + SHARE_RESERVE)

@@ -82,7 +82,11 @@ def join(
     estimator = estimator_of(job) if estimator is None else estimator
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    about = {"job": job.digest, "party": identity.name, "data": fingerprint(data.X)}
+    about = {
+        "job": job.digest,
+        "party": identity.name,
+        "data": fingerprint(data.X if data.y is None else (data.X, data.y)),
+    }
     link = Link(job, index)
     start = time.monotonic()
     with contextlib.ExitStack() as stack:

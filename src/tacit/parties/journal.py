@@ -65,10 +65,11 @@ class Journal:
         row = self._file.execute(query, (number,)).fetchone()
         return None if row is None else (row[0], row[1])
 
-    def sent(self, number: int) -> bytes | None:
-        """Return what was sent for a round whose total is not known."""
-        row = self._file.execute("SELECT sent FROM rounds WHERE number = ?", (number,)).fetchone()
-        return None if row is None else row[0]
+    def sent(self, number: int) -> tuple[bytes, bytes] | None:
+        """Return the label of a round whose total is not known, and what was sent for it."""
+        query = "SELECT label, sent FROM rounds WHERE number = ? AND sent IS NOT NULL"
+        row = self._file.execute(query, (number,)).fetchone()
+        return None if row is None else (row[0], row[1])
 
     def keep_sent(self, number: int, label: bytes, sent: bytes) -> None:
         """Remember what is about to be sent, on the disk before it is sent."""

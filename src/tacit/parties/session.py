@@ -43,7 +43,7 @@ class Session:
         self.index, self.parties = link.index, link.parties
         self.honest = link.parties - job.colluding
         self.hides_norms = job.hide_norms and link.parties >= LEAST_TO_HIDE
-        self._job, self._link, self._journal, self._on_round = job, link, journal, on_round
+        self._link, self._journal, self._on_round = link, journal, on_round
         self._sums = MaskedSum(link, Masks(link.index, agreement.mask_keys))
         self._round = 0
         self._samples = 0
@@ -64,10 +64,6 @@ class Session:
             )
         if self._summer is not None:
             words_ += f"; norms stay hidden while at most {(self.parties - 1) // 2} parties pool what they know"
-        if self._job.colluding:
-            words_ += (
-                f"; noise is counted as if {self._job.colluding} of the {self.parties} parties pooled what they know"
-            )
         return words_
 
     def add(self, elements: Elements, ring: Ring, label: str, *, noised: bool = False) -> Elements:
@@ -79,7 +75,7 @@ class Session:
             self._sums.note(digest + known)
         else:
             if noised:
-                kept = self._journal.sent(number)
+                kept = self._same(number, digest, self._journal.sent(number))
                 if kept is None:
                     self._journal.keep_sent(number, digest, elements.tobytes())
                 else:
@@ -162,16 +158,20 @@ class Session:
         return number, hashlib.blake2b(label.encode(), digest_size=16).digest()
 
     def _known(self, number: int, digest: bytes) -> bytes | None:
-        known = self._journal.total(number)
-        if known is None:
+        return self._same(number, digest, self._journal.total(number))
+
+    @staticmethod
+    def _same(number: int, digest: bytes, kept: tuple[bytes, bytes] | None) -> bytes | None:
+        """Return what the journal has of a round, if the round was asked for the same then."""
+        if kept is None:
             return None
-        if known[0] != digest:
+        if kept[0] != digest:
             raise ProtocolError(
                 f"round {number} to ask for what it asked before",
                 words("something else"),
                 "Resume with the same data and version.",
             )
-        return known[1]
+        return kept[1]
 
     def _catch_up(self, rounds: dict[int, int]) -> None:
         """Have whoever is a round behind get the totals it lacks from one who has them: a total is common knowledge."""

@@ -40,20 +40,32 @@ def nndsvd(X: Any, n_components: int, *, random_state: int = 0) -> tuple[NDArray
     T[0] = np.sqrt(strengths[0]) * np.abs(rights[0])
     for j in range(1, n_components):
         left, right = lefts[:, j], rights[j]
-        if np.prod(_part_lengths(left, right)) < np.prod(_part_lengths(-left, -right)):
-            left, right = -left, -right
-        left_length, right_length = _part_lengths(left, right)
-        if left_length * right_length == 0:  # a singular value of zero: there is nothing to take
+        sign, product = _larger_parts(right, *(_length(np.maximum(part, 0)) for part in (left, -left)))
+        if product == 0:  # a singular value of zero: there is nothing to take
             continue
-        scale = np.sqrt(strengths[j] * left_length * right_length)
-        W[:, j] = scale * np.maximum(left, 0) / left_length
-        T[j] = scale * np.maximum(right, 0) / right_length
+        scale = np.sqrt(strengths[j] * product)
+        W[:, j] = scale * _unit_part(sign * left)
+        T[j] = scale * _unit_part(sign * right)
     return W, T
 
 
-def _part_lengths(left: NDArray[Any], right: NDArray[Any]) -> tuple[float, float]:
-    """Return the L2 norms of the positive parts."""
-    return float(np.linalg.norm(np.maximum(left, 0))), float(np.linalg.norm(np.maximum(right, 0)))
+def _larger_parts(right: NDArray[Any], positive: float, negative: float) -> tuple[float, float]:
+    """Return the sign whose parts have the larger product of lengths, and that product.
+
+    `positive` and `negative` are the lengths of those parts of the left vector, all that is needed of it.
+    """
+    products = positive * _length(np.maximum(right, 0)), negative * _length(np.maximum(-right, 0))
+    return (1.0, products[0]) if products[0] >= products[1] else (-1.0, products[1])
+
+
+def _unit_part(vector: NDArray[Any]) -> NDArray[Any]:
+    """Return the positive part, of length one."""
+    part: NDArray[Any] = np.maximum(vector, 0)
+    return part / _length(part)
+
+
+def _length(vector: NDArray[Any]) -> float:
+    return float(np.linalg.norm(vector))
 
 
 def checked_start(init: Any, shape: tuple[int, int]) -> str | NDArray[np.float64]:
@@ -114,13 +126,10 @@ def nndsvd_program(X: Any, n_components: int, *, random_state: int) -> Step:
     T = np.zeros_like(rights)
     T[0] = np.sqrt(strengths[0]) * np.abs(rights[0])
     for j in range(1, n_components):
-        sides = []
-        for right, square in ((rights[j], parts.positive[j]), (-rights[j], parts.negative[j])):
-            part = np.maximum(right, 0)
-            sides.append((float(np.sqrt(max(square, 0.0)) * np.linalg.norm(part)), part))
-        length, part = max(sides, key=lambda side: side[0])
-        if length > 0:  # else a singular value of zero: there is nothing to take
-            T[j] = np.sqrt(length) * part / np.linalg.norm(part)
+        lengths = (float(np.sqrt(max(square, 0.0))) for square in (parts.positive[j], parts.negative[j]))
+        sign, product = _larger_parts(rights[j], *lengths)  # the singular value is in the lengths already
+        if product > 0:
+            T[j] = np.sqrt(product) * _unit_part(sign * rights[j])
     return _filled(T, random), rows
 
 
