@@ -32,7 +32,7 @@ CASES = {
     "tdt2": ("text/tdt2_9394x36771.npz", 30),
     "cbcl": ("faces/cbcl_19x19.npz", 49),
 }
-ROUNDS = 3
+ROUNDS = 5
 MOST_SWEEPS = 400
 
 

@@ -11,6 +11,7 @@ import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -18,6 +19,7 @@ import numpy as np
 from numba import config as numba_config
 from numba import njit
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 PIECES_PER_THREAD = 4
@@ -36,7 +38,24 @@ def _pool(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix=f"tacit-{process}")
 
 
-def share_out(loop: Callable[[int, int], object], work: NDArray[Any]) -> None:
+@cache
+def _controller() -> Any:
+    return ThreadpoolController()  # looks through all loaded libraries, which takes a while
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Keep BLAS to one thread for a while.
+
+    Its others go on spinning after a call, on the cores that `share_out` wants; and they change the order of additions,
+    where all holders must make the same of a total.
+    """
+    limited: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    return limited
+
+
+def share_out(
+    loop: Callable[[int, int], object], work: NDArray[Any], pieces_per_thread: int = PIECES_PER_THREAD
+) -> None:
     """Run ``loop(start, stop)`` over ranges that cover all rows, on ``NUMBA_NUM_THREADS`` threads (all cores if not set).
 
     Parameters
@@ -45,8 +64,10 @@ def share_out(loop: Callable[[int, int], object], work: NDArray[Any]) -> None:
         Works on the rows from `start` up to `stop`.
     work : ndarray of shape (n_rows + 1,)
         Work up to each row, ascending from 0: the ranges are cut to equal work. Little work is done at once.
+    pieces_per_thread : int
+        More of them even out work that was misjudged; fewer are better where each piece costs something of its own.
     """
-    pieces = THREADS * PIECES_PER_THREAD if THREADS > 1 and work[-1] >= WORTH_A_THREAD else 1
+    pieces = THREADS * pieces_per_thread if THREADS > 1 and work[-1] >= WORTH_A_THREAD else 1
     cuts = np.searchsorted(work, np.linspace(0, float(work[-1]), pieces + 1)[1:-1])
     ends = [0, *(int(cut) for cut in cuts), len(work) - 1]
     ranges = [(start, stop) for start, stop in itertools.pairwise(ends) if stop > start]
@@ -164,7 +185,7 @@ def multiply(
 ) -> None:
     """Set rows of `product` to those of the CSR matrix (data, indices, ends) times the dense `factor`.
 
-    Four stored entries are added at a time, which saves three of four passes over the sum; it is kept in float64.
+    Eight stored entries are added at a time, which saves seven of eight passes over the sum; it is kept in float64.
     """
     size = factor.shape[1]
     total = np.empty(size, dtype=np.float64)
@@ -173,13 +194,17 @@ def multiply(
             total[j] = 0.0
         place = ends[i]
         end = ends[i + 1]
-        while place + 4 <= end:
+        while place + 8 <= end:
             x0, x1, x2, x3 = data[place], data[place + 1], data[place + 2], data[place + 3]
+            x4, x5, x6, x7 = data[place + 4], data[place + 5], data[place + 6], data[place + 7]
             f0, f1 = factor[indices[place]], factor[indices[place + 1]]
             f2, f3 = factor[indices[place + 2]], factor[indices[place + 3]]
+            f4, f5 = factor[indices[place + 4]], factor[indices[place + 5]]
+            f6, f7 = factor[indices[place + 6]], factor[indices[place + 7]]
             for j in range(size):
-                total[j] += (x0 * f0[j] + x1 * f1[j]) + (x2 * f2[j] + x3 * f3[j])
-            place += 4
+                first = (x0 * f0[j] + x1 * f1[j]) + (x2 * f2[j] + x3 * f3[j])
+                total[j] += first + ((x4 * f4[j] + x5 * f5[j]) + (x6 * f6[j] + x7 * f7[j]))
+            place += 8
         while place < end:
             x = data[place]
             f = factor[indices[place]]

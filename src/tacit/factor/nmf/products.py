@@ -93,6 +93,7 @@ class Table:
                 self.X.data, self.X.indices, self.X.indptr, factor, product, start, stop
             ),
             self._column_ends * factor.shape[1],
+            pieces_per_thread=2,  # each of them passes over all rows
         )
         return product
 

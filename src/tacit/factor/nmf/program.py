@@ -53,7 +53,7 @@ class Settings:
     row_sweeps: int = 20
     row_shrink: float = 0.1
     dictionary_sweeps: int = 50
-    dictionary_shrink: float = 1e-3
+    dictionary_shrink: float = 1e-2
 
 
 @dataclass

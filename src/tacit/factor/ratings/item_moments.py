@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Bound, Outcome, Program, Step, Sum
+from tacit.factor.kernels import one_blas_thread
 from tacit.factor.moments import pack, unpack
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.item_posterior import ItemPosterior, first_biases, loadings
@@ -198,7 +199,8 @@ def _regression(
     active = scales * np.minimum(np.sqrt(table.counts / ACTIVE), 1.0)
     stretch = np.where(sent > 0, norms / np.where(sent > 0, sent, 1.0), 0.0)
     stretch *= np.minimum(1.0, most / np.maximum(stretch * np.einsum("ij,ij->i", average, average), most))
-    gram = (average * (active * stretch)[:, None]).T @ average
+    with one_blas_thread():
+        gram = (average * (active * stretch)[:, None]).T @ average
     activity = np.array([active.sum(), (active * squares).sum()])
     arrays = {"moments": moments, "gram": pack(gram), "activity": activity}
     return Bound(most, change=math.sqrt(2) * most), arrays

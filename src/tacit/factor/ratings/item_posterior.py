@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from tacit.factor.centred_moments import semicircle_edge
-from tacit.factor.kernels import share_out
+from tacit.factor.kernels import one_blas_thread, share_out
 from tacit.factor.ratings.small_solves import Floats, factorise, fused, substitute
 
 BIAS_VARIANCE = 0.0625
@@ -58,7 +57,7 @@ def loadings(
     threshold = max(edge * (1 + len(second) ** (-2 / 3)), TINY)
     shrunk, vectors = np.zeros(len(second)), np.zeros_like(second)
     filled = second.copy()
-    with threadpool_limits(limits=1, user_api="blas"):  # where cores are shared, BLAS's threads wait for each other
+    with one_blas_thread():
         for _ in range(DIAGONAL_STEPS):
             values, vectors = np.linalg.eigh(filled)
             shrunk = np.where(values > threshold, np.sqrt(np.maximum(values**2 - edge**2, 0.0)), 0.0)
@@ -134,13 +133,14 @@ class ItemPosterior:
         the ratings: every user sent a vector of norm 1, so the ratings' noise has total variance `n_users`, spread
         over items by their weights and over the regressors by `gram`.
         """
-        values, vectors = np.linalg.eigh(gram)
+        with one_blas_thread():
+            values, vectors = np.linalg.eigh(gram)
         values = np.maximum(values, max(0.02 * values[-1], TINY))
         gain = self.gain(power)
         reach, energy = self.weights * gain, self.weights * gain**2
         sampling = self.n_users * energy / energy.sum() / values.sum()
         means, precisions = self.means.copy(), np.empty_like(self.precisions)
-        given = self.precisions, moments, values, np.ascontiguousarray(vectors), reach, sampling, noise**2 + TINY
+        given = self.precisions, moments, values, np.ascontiguousarray(vectors.T), reach, sampling, noise**2 + TINY
         share_out(
             lambda start, stop: _correct(*given, means, precisions, start, stop),
             np.arange(len(means) + 1) * self.size**3,
@@ -164,22 +164,20 @@ def _correct(
 ) -> None:
     """Set the precisions of some items, and move their means, in place."""
     size = len(values)
-    along, scaled, upper = np.empty(size), np.empty((size, size)), np.empty((size, size))
-    pull, step = np.empty(size), np.empty(size)
+    upper, pull, step = np.empty((size, size)), np.empty(size), np.empty(size)
     for i in range(start, stop):
-        # in the directions of gram's eigenvectors the observation's parts are independent
-        for e in range(size):
-            slope, total = reach[i] * values[e], 0.0
+        pull[:] = 0
+        precisions[i] = before[i]
+        for e in range(size):  # along gram's eigenvectors, the rows, the observation's parts are independent
+            slope, total, vector = reach[i] * values[e], 0.0, vectors[e]
             pulled = slope / (sampling[i] * values[e] + noise)
             for a in range(size):
-                total += moments[i, a] * vectors[a, e]
-                scaled[a, e] = vectors[a, e] * slope * pulled
-            along[e] = total * pulled
-        precisions[i] = before[i] + np.dot(scaled, vectors.T)
-        for a in range(size):
-            pull[a] = 0.0
-            for e in range(size):
-                pull[a] += vectors[a, e] * along[e]
+                total += moments[i, a] * vector[a]
+            for a in range(size):
+                pull[a] += total * pulled * vector[a]
+                length, row = slope * pulled * vector[a], precisions[i, a]
+                for c in range(size):
+                    row[c] += length * vector[c]
         factorise(precisions[i], upper)
         substitute(upper, pull, step)
         for a in range(size):

@@ -91,10 +91,14 @@ def collect(
                 gram[a, c] += a0 * f0[c]
         place += 1
     if variances.shape[0]:
+        spread = gathered[0]  # free again; a sum along the diagonal itself would not vectorise
+        spread[:] = 0
         for place in range(begin, end):
             v = variances[columns[place]]
             for a in range(size):
-                gram[a, a] += v[a]
+                spread[a] += v[a]
+        for a in range(size):
+            gram[a, a] += spread[a]
 
 
 @fused

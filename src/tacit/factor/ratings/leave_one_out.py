@@ -17,6 +17,30 @@ PARTS = 8
 
 
 @fused
+def square(rows: Floats, gram: Floats) -> None:
+    """Set the lower triangle of `gram` to that of ``rows @ rows.T``, for a few long rows: faster than BLAS on so few."""
+    size, count = rows.shape
+    for a in range(size):
+        left, c = rows[a], 0
+        while c + 4 <= a + 1:
+            r0, r1, r2, r3 = rows[c], rows[c + 1], rows[c + 2], rows[c + 3]
+            t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
+            for b in range(count):
+                t0 += left[b] * r0[b]
+                t1 += left[b] * r1[b]
+                t2 += left[b] * r2[b]
+                t3 += left[b] * r3[b]
+            gram[a, c], gram[a, c + 1], gram[a, c + 2], gram[a, c + 3] = t0, t1, t2, t3
+            c += 4
+        while c <= a:
+            right, total = rows[c], 0.0
+            for b in range(count):
+                total += left[b] * right[b]
+            gram[a, c] = total
+            c += 1
+
+
+@fused
 def leave_out(
     gathered: Floats,
     precision: Floats,
@@ -34,7 +58,7 @@ def leave_out(
     By the rank-one formula, from the solution x for all ratings and the inverse of its normal equations.
     """
     size, count = gathered.shape
-    gram[:] = np.dot(gathered, gathered.T)
+    square(gathered, gram)
     linear = np.dot(gathered, residuals)
     for a in range(size):
         gram[a, a] += noise * precision[a]

@@ -18,12 +18,11 @@ K. Wu, H. Simon, "Thick-restart Lanczos method for large symmetric eigenvalue pr
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
+
+from tacit.factor.kernels import one_blas_thread
 
 Matrix = NDArray[np.float64]
 
@@ -68,7 +67,7 @@ class Search:
 
     def learn(self, products: Matrix, *, normed: bool) -> None:
         """Take in ``S @ directions``, or its columns divided by their norms, and find what to ask about next."""
-        with one_thread():
+        with one_blas_thread():
             older, within = self._basis.T @ products, self.directions.T @ products
             if normed:
                 norms, agreed = self._norms(older, within)
@@ -125,23 +124,13 @@ class Search:
 
     def close(self) -> None:
         """Set `values` and `vectors` to what was found, and the last residual to what it is when it is computed in full."""
-        with one_thread():
+        with one_blas_thread():
             values, turns = np.linalg.eigh(self._small)
             turns = turns[:, : -self.wanted - 1 : -1]
             self.values, self.vectors = np.maximum(values[: -self.wanted - 1 : -1], 0.0), self._basis @ turns
             gaps = np.linalg.norm(self._images @ turns - self.vectors * self.values, axis=0)
             least = max(float(self.values[-1]), ROUNDING * float(self.values[0]))
             self.residuals[-1] = float(gaps.max()) / least if least > 0 else 0.0
-
-
-def one_thread() -> Any:
-    """Keep BLAS to one thread: all holders must make the same of a total, and threads change the order of additions."""
-    return _controller().limit(limits=1, user_api="blas")
-
-
-@cache
-def _controller() -> Any:
-    return ThreadpoolController()  # looks through all loaded libraries, which takes a while
 
 
 def norms_within(small: Matrix) -> Matrix:
@@ -170,6 +159,6 @@ def evenly_mixing(size: int) -> Matrix:
 
 def first_directions(features: int, block: int, seed: int) -> Matrix:
     """Return orthonormal directions that do not depend on the data, the same for all holders with the same seed."""
-    with one_thread():
+    with one_blas_thread():
         orthonormal: Matrix = np.linalg.qr(np.random.default_rng(seed).standard_normal((features, block)))[0]
     return orthonormal
