@@ -111,6 +111,8 @@ def accuracy(repeats: int) -> None:
     data = mnist()
     table("MNIST", data, {"dropout, scattering, linear": IMAGES}, repeats, EPSILONS)
     table("MNIST", data, {"no privacy, scattering": {**IMAGES, "epochs": 20.0}}, 1, (math.inf,))
+    pixels = {"hidden": (300,), "epochs": 30.0, "sampling_rate": 0.01}
+    table("MNIST", data, {"no privacy, 300 hidden": pixels}, 1, (math.inf,))
     table("MNIST", data, {"dp-sgd, scattering, linear": {**IMAGES, "method": "dp-sgd"}}, 1, EPSILONS)
     table("MNIST", data, {"sgld, scattering, linear": {**IMAGES, "method": "sgld"}}, 1, EPSILONS)
     table("MNIST", data, {"dropout, pixels, 200 hidden": PIXELS}, 1, EPSILONS)

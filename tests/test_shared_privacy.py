@@ -68,13 +68,18 @@ def network_cases():
         return [pytest.param(None, marks=pytest.mark.skip(reason="torch is not installed"), id="network")]
     from torch import nn
 
-    from tacit.neural import PrivateBayesianClassifier
+    from tacit.neural import PrivateBayesianClassifier, PrivateBayesianRegressor
 
     class Labelled(PrivateBayesianClassifier):
         def fit(self, X):
             return super().fit(X, (X.sum(axis=1) > 8).astype(int))
 
-    few = {"epsilon": 5.0, "clip": 0.1, "epochs": 1.6, "sampling_rate": 0.4, "samples": 2, "classes": (0, 1)}
+    class Numbered(PrivateBayesianRegressor):
+        def fit(self, X):
+            return super().fit(X, X.sum(axis=1))
+
+    fewest = {"epsilon": 5.0, "clip": 0.1, "epochs": 1.6, "sampling_rate": 0.4, "samples": 2}
+    few = {**fewest, "classes": (0, 1)}
     convolution = nn.Sequential(
         nn.Unflatten(1, (1, 5, 5)), nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(18, 2)
     )
@@ -83,6 +88,7 @@ def network_cases():
         Case("network, replace-one", Labelled((6,), adjacency="replace-one", **few), IMAGES),
         Case("network, per layer", Labelled((6, 4), per_layer=True, **few), IMAGES),
         Case("network, sgld, everyone", Labelled((), method="sgld", **{**few, "sampling_rate": 1.0}), IMAGES),
+        Case("network for numbers", Numbered((6,), target_bounds=(0, 20), **fewest), IMAGES),
         Case("network, module", Labelled(module=convolution, method="dp-sgd", **few), IMAGES),
     ]
 

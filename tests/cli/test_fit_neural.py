@@ -137,6 +137,51 @@ def test_a_continuous_label_and_text_columns_are_refused(tmp_path):
     assert "all columns" in str(found.exception)
     found = invoke("fit", "neural", tmp_path / "target.csv", "--label", "target", "--output", tmp_path / "out")
     assert "labels that are classes" in str(found.exception)
+    assert "PrivateBayesianRegressor" in str(found.exception)
+
+
+def test_numbers_in_a_public_range(tmp_path):
+    random = np.random.default_rng(0)
+    rows = random.random((4000, 2))
+    frame = pl.DataFrame({"a": rows[:, 0], "b": rows[:, 1], "dose": 30 + 50 * rows[:, 0] - 20 * rows[:, 1]})
+    frame.write_csv(tmp_path / "doses.csv")
+    numbers = (
+        "--label",
+        "dose",
+        "--label-range",
+        "0:100",
+        "--low",
+        0,
+        "--high",
+        1,
+        "--epsilon",
+        2,
+        "--epochs",
+        8,
+        *QUICK[2:],
+    )
+    found = tacit_command("fit", "neural", tmp_path / "doses.csv", *numbers, "--output", tmp_path / "out", "--json")
+    assert found.returncode == 0, found.stderr
+    result = json.loads(found.stdout)
+    assert result["label_range"] == [0, 100]
+    assert result["guarantee"]["epsilon"] <= 2
+    assert (
+        result["measures"]["root mean squared error"]
+        < 0.5 * result["measures"]["root mean squared error of the mean label"]
+    )
+    model = tacit.load(tmp_path / "out" / "model" / "network.tacit")
+    assert np.corrcoef(model.predict(rows), frame["dose"])[0, 1] > 0.9
+    assert "Predictions" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_range_of_labels_that_is_none_or_is_for_names_is_refused(table, tmp_path):
+    plain = ("--label", "digit", "--low", 0, "--high", 16, "--output", tmp_path / "out")
+    found = invoke("fit", "neural", table, *plain, "--label-range", "low")
+    assert "--label-range LOW:HIGH" in str(found.exception)
+    frame = pl.DataFrame({"a": [0.1, 0.2, 0.3, 0.4], "name": ["x", "y", "x", "y"]})
+    frame.write_csv(tmp_path / "names.csv")
+    found = invoke("fit", "neural", tmp_path / "names.csv", "--label", "name", "--label-range", "0:1")
+    assert "labels that are numbers" in str(found.exception)
 
 
 def test_images_of_several_sizes_and_images_without_a_class_are_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""`tacit fit neural`: classes of images or of rows of a table, from a private Bayesian network."""
+"""`tacit fit neural`: classes or numbers of images or of rows of a table, from a private Bayesian network."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tacit.cli.budget import account
+from tacit.cli.neural_tasks import Task, task_of
 from tacit.cli.output import print_json, progress
 from tacit.cli.read_labelled import Labelled, read_bounds, read_labelled
 from tacit.errors import InvalidInputError, words
@@ -22,7 +23,7 @@ BOUNDS = typer.Option(None, help="Table with the columns name, low, high: the pu
 OUTPUT = typer.Option(Path("tacit-neural"), help="Folder to write to.")
 LEDGER = typer.Option(None, help="Ledger to charge; the account is --dataset, or the fingerprint of DATA.")
 FOR_THE_HOLDER = (
-    "Accuracies, losses, the calibration and the confusion matrix were computed from private data without noise. They are for "
+    "Losses, and all measures and figures on held-out examples, were computed from private data without noise. They are for "
     "the holder: pass on the model, not this page."
 )
 PARTS = 10
@@ -31,7 +32,8 @@ PARTS = 10
 
 def neural(
     data: Path = DATA,
-    label: str | None = typer.Option(None, help="Column (or array) with the classes; for images, their folders."),
+    label: str | None = typer.Option(None, help="Column (or array) with the labels; for images, their folders."),
+    label_range: str | None = typer.Option(None, help="Labels are numbers, in this public range, as in 0:100."),
     epsilon: float | None = typer.Option(
         None, help="Total privacy loss of an example; without it there is no privacy."
     ),
@@ -46,7 +48,7 @@ def neural(
     epochs: float = typer.Option(10.0, help="Passes over the data."),
     sampling_rate: float = typer.Option(0.1, help="Share of the examples in a step."),
     clip: float = typer.Option(1.0, help="Largest norm of one example's gradient."),
-    step_size: float = typer.Option(2.0, help="Size of the first step."),
+    step_size: float | None = typer.Option(None, help="Size of the first step; 2 for classes, 0.5 for numbers."),
     held_out: float = typer.Option(0.2, help="Share of the examples kept out of the fit."),
     seed: int = typer.Option(0, help="Of the split and of the start; it protects nothing."),
     output: Path = OUTPUT,
@@ -54,7 +56,7 @@ def neural(
     dataset: str | None = typer.Option(None, help="The ledger's account."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object and no progress."),
 ) -> None:
-    """Learn classes; with --epsilon the network may be released.
+    """Learn classes, or with --label-range numbers; with --epsilon the network may be released.
 
     Writes model/network.tacit (all that may be passed on), result.json and report.html (for the holder).
     """
@@ -77,11 +79,14 @@ def neural(
             "epochs": epochs,
             "sampling_rate": sampling_rate,
             "clip": clip,
-            "step_size": step_size,
+            **({} if step_size is None else {"step_size": step_size}),
             "delta": delta,
             "random_state": seed,
         }
-        result = _fit_and_report(rows, settings, epsilon, held_out, account(ledger, dataset, data), output, advance)
+        task = task_of(rows.y, label_range)
+        result = _fit_and_report(
+            rows, task, settings, epsilon, held_out, account(ledger, dataset, data), output, advance
+        )
     if as_json:
         print_json(result)
         return
@@ -93,6 +98,7 @@ def neural(
 
 def _fit_and_report(
     rows: Labelled,
+    task: Task,
     settings: dict[str, Any],
     epsilon: float | None,
     held_out: float,
@@ -102,25 +108,19 @@ def _fit_and_report(
 ) -> dict[str, Any]:
     import numpy as np
 
-    from tacit.neural import PrivateBayesianClassifier
-
     out = np.random.default_rng(settings["random_state"]).random(rows.X.shape[0]) < held_out
-    classes = np.unique(rows.y)
-    train, test = (rows.X[~out], rows.y[~out]), (rows.X[out], np.searchsorted(classes, rows.y[out]))
+    train, test = (rows.X[~out], rows.y[~out]), (rows.X[out], rows.y[out])
     steps = max(1, round(settings["epochs"] / settings["sampling_rate"]))
-    shared = {**settings, "classes": classes}
-    plain = PrivateBayesianClassifier(
-        **shared, epsilon=math.inf, progress=_every_part(advance, steps, "training without privacy, to compare")
-    ).fit(*train)
+    told = _every_part(advance, steps, "training without privacy, to compare")
+    plain = task.model(**settings, epsilon=math.inf, progress=told).fit(*train)
     found = {"fitted": plain}
     if epsilon is not None:
         told = _every_part(advance, steps, "training with privacy")
-        model = PrivateBayesianClassifier(**shared, epsilon=epsilon, progress=told, **spending).fit(*train)
+        model = task.model(**settings, epsilon=epsilon, progress=told, **spending).fit(*train)
         found = {"private": model, "without privacy": plain}
     advance("measuring")
-    name, model = next(iter(found.items()))
-    probabilities = {key: candidate.predict_proba(test[0]) for key, candidate in found.items()}
-    measures = _measures(model, name, probabilities, test)
+    model = next(iter(found.values()))
+    measures = {**task.measures(found, *test), "share of values beyond the bounds": model.clipped_share_}
     advance("writing the report")
     (output / "model").mkdir(parents=True, exist_ok=True)
     model.save(output / "model" / "network.tacit")
@@ -128,42 +128,27 @@ def _fit_and_report(
         "guarantee": model.guarantee_.to_dict(),
         "examples": len(train[1]),
         "held_out": len(test[1]),
-        "classes": [str(name) for name in classes],
+        **task.described(),
         "measures": measures,
         "dropout_rate": model.dropout_rate_,
-        "settings": {**settings, "bounds": np.asarray(settings["bounds"]).tolist(), "epsilon": epsilon, "steps": steps},
+        "settings": {
+            **settings,
+            "bounds": np.asarray(settings["bounds"]).tolist(),
+            "step_size": model.step_size,
+            "epsilon": epsilon,
+            "steps": steps,
+        },
     }
-    _report(found, probabilities, measures, test[1]).write(output / "report.html")
+    _report(task, found, measures, test).write(output / "report.html")
     (output / "result.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
     return result
 
 
-def _measures(model: Any, name: str, probabilities: dict[str, Any], test: tuple[Any, Any]) -> dict[str, float]:
-    from copy import copy
-
-    from tacit.neural import expected_calibration_error
-
-    found = {}
-    for key, given in probabilities.items():
-        which = "" if key == name else f" {key}"
-        found[f"accuracy{which}"] = float((given.argmax(axis=1) == test[1]).mean())
-        found[f"calibration error{which}"] = expected_calibration_error(given, test[1])
-    single = copy(model)
-    single.weights_ = model.weights_[-1:]
-    found["calibration error of a single sample"] = expected_calibration_error(single.predict_proba(test[0]), test[1])
-    found["share of values beyond the bounds"] = model.clipped_share_
-    return found
-
-
-def _report(found: dict[str, Any], probabilities: dict[str, Any], measures: dict[str, float], truth: Any) -> Any:
-    from sklearn.metrics import confusion_matrix
-
-    from tacit.neural import reliability
+def _report(task: Task, found: dict[str, Any], measures: dict[str, float], test: tuple[Any, Any]) -> Any:
     from tacit.report import Report
-    from tacit.report.class_figures import confusion, reliability_plot
     from tacit.report.figures import curves
 
-    name, model = next(iter(found.items()))
+    model = next(iter(found.values()))
     report = Report("Private Bayesian network", FOR_THE_HOLDER)
     report.guarantee(model.guarantee_)
     report.table("Held-out examples", ["measure", "value"], [[key, f"{value:.4f}"] for key, value in measures.items()])
@@ -173,14 +158,7 @@ def _report(found: dict[str, Any], probabilities: dict[str, Any], measures: dict
         curves(losses, step_name="step", value_name="mean loss of the step's examples"),
         "Computed without noise, for the holder. The number of steps is fixed and does not depend on it.",
     )
-    tables = {key: reliability(given, truth) for key, given in probabilities.items()}
-    report.figure(
-        "Calibration",
-        reliability_plot({key: (table.confidence, table.accuracy) for key, table in tables.items()}),
-        "On the diagonal a prediction of 80% is right in 80% of the cases; below it the network is too sure of itself.",
-    )
-    counts = confusion_matrix(truth, probabilities[name].argmax(axis=1), labels=range(len(model.classes_)))
-    report.figure("Confusion", confusion(counts, [str(name) for name in model.classes_]), "Rows are the true classes.")
+    task.add_figures(report, found, *test)
     rates = [[key, f"{value:.4f}"] for key, value in model.dropout_rate_.items()]
     report.table(
         "Dropout rate of the weights", ["over the weights", "rate"], rates, "What the last step's noise amounts to."

@@ -8,6 +8,7 @@ layers go through `torch.func`, which forms the gradients of a few examples at a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,8 +16,21 @@ from torch import nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Of scores (n, n_outputs) and targets (n or n, n_outputs): one number an example."""
+
 MOST_NUMBERS = 2**24
 """`torch.func` forms so many gradient entries at a time at most."""
+
+
+def classification_loss(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return minus the logarithm of the softmax of each label's score."""
+    return cross_entropy(scores, labels, reduction="none")
+
+
+def regression_loss(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return half the squared distance of the scores from the targets."""
+    return (scores - targets).square().sum(dim=1) / 2
 
 
 class Learner:
@@ -26,12 +40,13 @@ class Learner:
     ----------
     network : torch.nn.Module
         In float64 and evaluation mode.
+    loss : callable
     per_layer : bool
         Clip the gradient of each layer by itself in place of the whole.
     """
 
-    def __init__(self, network: nn.Module, *, per_layer: bool = False) -> None:
-        self.network = network
+    def __init__(self, network: nn.Module, loss: Loss = classification_loss, *, per_layer: bool = False) -> None:
+        self.network, self.loss = network, loss
         self.parameters = {name: value for name, value in network.named_parameters() if value.requires_grad}
         self.per_layer = per_layer
         self.groups = _groups(self.parameters, per_layer)
@@ -56,15 +71,15 @@ class Learner:
                 start += value.numel()
 
     def clipped_totals(
-        self, rows: torch.Tensor, labels: torch.Tensor, clip: float
+        self, rows: torch.Tensor, targets: torch.Tensor, clip: float
     ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """Return the totals of the clipped gradients, one vector a group, and the loss of every example."""
         if not len(rows):
             empty = {group: rows.new_zeros(self._size_of(names)) for group, names in self.groups.items()}
             return empty, rows.new_zeros(0)
         if self._layers is not None:
-            return self._by_outer_products(rows, labels, clip, self._layers)
-        return self._by_single_examples(rows, labels, clip)
+            return self._by_outer_products(rows, targets, clip, self._layers)
+        return self._by_single_examples(rows, targets, clip)
 
     def scores(self, rows: torch.Tensor) -> torch.Tensor:
         """Return the network's outputs."""
@@ -79,9 +94,9 @@ class Learner:
         return sum(self.parameters[name].numel() for name in names)
 
     def _by_outer_products(
-        self, rows: torch.Tensor, labels: torch.Tensor, clip: float, layers: dict[str, nn.Linear]
+        self, rows: torch.Tensor, targets: torch.Tensor, clip: float, layers: dict[str, nn.Linear]
     ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        inputs, slopes, losses = _layer_slopes(self.network, layers, rows, labels)
+        inputs, slopes, losses = _layer_slopes(self.network, self.loss, layers, rows, targets)
         squares: dict[str, torch.Tensor] = {}
         for name, layer in layers.items():
             g, a = slopes[name].square().sum(dim=1), inputs[name].square().sum(dim=1)
@@ -100,19 +115,19 @@ class Learner:
         return totals, losses
 
     def _by_single_examples(
-        self, rows: torch.Tensor, labels: torch.Tensor, clip: float
+        self, rows: torch.Tensor, targets: torch.Tensor, clip: float
     ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         learned = {name: value.detach() for name, value in self.parameters.items()}
 
-        def loss(weights: dict[str, torch.Tensor], row: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-            return cross_entropy(functional_call(self.network, weights, (row[None],)), label[None])
+        def loss(weights: dict[str, torch.Tensor], row: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            return self.loss(functional_call(self.network, weights, (row[None],)), target[None])[0]
 
         single = vmap(grad_and_value(loss), in_dims=(None, 0, 0))
         chunk = max(1, MOST_NUMBERS // self.size)
         totals = {group: rows.new_zeros(self._size_of(names)) for group, names in self.groups.items()}
         losses = []
         for start in range(0, len(rows), chunk):
-            gradients, values = single(learned, rows[start : start + chunk], labels[start : start + chunk])
+            gradients, values = single(learned, rows[start : start + chunk], targets[start : start + chunk])
             losses.append(values.detach())
             for group, names in self.groups.items():
                 flat = torch.cat([gradients[name].flatten(1) for name in names], dim=1)
@@ -175,7 +190,7 @@ SIMPLE = (
 
 
 def _layer_slopes(
-    network: nn.Module, layers: dict[str, nn.Linear], rows: torch.Tensor, labels: torch.Tensor
+    network: nn.Module, loss: Loss, layers: dict[str, nn.Linear], rows: torch.Tensor, targets: torch.Tensor
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torch.Tensor]:
     """Run forward and back once; return each layer's inputs, the gradients of its outputs, and the losses."""
     inputs: dict[str, torch.Tensor] = {}
@@ -196,7 +211,7 @@ def _layer_slopes(
         for value in frozen:
             value.requires_grad_(False)
         with torch.enable_grad():
-            losses = cross_entropy(network(rows), labels, reduction="none")
+            losses = loss(network(rows), targets)
             slopes = torch.autograd.grad(losses.sum(), list(outputs.values()))
     finally:
         for value in frozen:

@@ -1,4 +1,4 @@
-"""What a network is fed: rows in public bounds, through a front end that has seen no data; and labels as class numbers."""
+"""What a network is fed: rows in public bounds, through a front end that has seen no data; labels, and targets in bounds."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def as_rows(X: Any) -> tuple[Any, tuple[int, int] | None]:
     return X, None
 
 
-def checked_bounds(bounds: Any, n_features: int) -> NDArray[np.float64]:
-    """Return the public lowest and highest value of every feature as two rows."""
+def checked_bounds(bounds: Any, n_features: int, name: str = "bounds") -> NDArray[np.float64]:
+    """Return the public lowest and highest value of every feature (or target) as two rows."""
     try:
         low, high = (np.broadcast_to(np.asarray(side, np.float64), n_features) for side in bounds)
     except (TypeError, ValueError):
         low = high = np.full(n_features, np.nan)
     if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
         raise InvalidInputError(
-            f"bounds to be the lowest and the highest value, one pair or {n_features} of each, low < high",
+            f"{name} to be the lowest and the highest value, one pair or {n_features} of each, low < high",
             bounds,
-            "Give bounds=(low, high), known without looking at the data.",
+            f"Give {name}=(low, high), known without looking at the data.",
         )
     return np.stack([low, high])
 
@@ -111,7 +111,7 @@ def checked_labels(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[Any], NDA
         raise InvalidInputError(
             "labels that are classes",
             words(f"Unknown label type: {kind}"),
-            "Give whole numbers or names; numbers to be predicted as numbers are no classes.",
+            "Give whole numbers or names; for numbers to be predicted as such use PrivateBayesianRegressor (--label-range).",
         )
     names = np.asarray([str(name) for name in given]) if given.dtype.kind == "O" else given
     known = np.unique(names) if classes is None else np.unique(np.asarray(classes))
@@ -130,3 +130,31 @@ def checked_labels(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[Any], NDA
             "Name every class that may occur in `classes`.",
         )
     return known, places.astype(np.int64)
+
+
+def checked_targets(y: Any, n_rows: int, bounds: Any) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Return the targets, one row each and mapped from their bounds to [-1, 1], the bounds, and the share cut off at them."""
+    if y is None:
+        raise InvalidInputError(
+            "a target for every row", None, "This estimator requires y to be passed, but the target y is None."
+        )
+    try:
+        given = np.asarray(y, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            "targets that are numbers", words("text or objects"), "Names are classes: use PrivateBayesianClassifier."
+        ) from None
+    if given.ndim not in (1, 2) or len(given) != n_rows or not given.size:
+        raise InvalidInputError(
+            f"one row of targets for each of {n_rows} rows",
+            words(f"shape {given.shape}"),
+            "Give one number a row, or several.",
+        )
+    if not np.all(np.isfinite(given)):
+        raise InvalidInputError(
+            "finite targets", words("Input y contains NaN or infinity."), "Drop or fill the rows without one."
+        )
+    given = given.reshape(n_rows, -1)
+    low, high = limits = checked_bounds(bounds, given.shape[1], "target_bounds")
+    beyond = float(((given < low) | (given > high)).mean())
+    return 2 * (np.clip(given, low, high) - low) / (high - low) - 1, limits, beyond

@@ -19,14 +19,14 @@ MIXING = (nn.modules.batchnorm._BatchNorm,)
 """Layers whose statistics run over the batch: one example would change what all others contribute."""
 
 
-def perceptron(n_inputs: int, hidden: Sequence[int], n_classes: int, random_state: int) -> nn.Module:
+def perceptron(n_inputs: int, hidden: Sequence[int], n_outputs: int, random_state: int) -> nn.Module:
     """Build a network of fully connected layers with tanh between them.
 
     Bounded activations keep gradients of examples of like size, so that less is lost by clipping (Papernot et al. 2021).
     The last layer starts at zero and the others at random, from a public seed.
     """
     generator = torch.Generator().manual_seed(random_state)
-    widths = [n_inputs, *(check_count(width, "hidden") for width in hidden), n_classes]
+    widths = [n_inputs, *(check_count(width, "hidden") for width in hidden), n_outputs]
     layers: list[nn.Module] = []
     for place, (before, after) in enumerate(itertools.pairwise(widths)):
         layer = nn.Linear(before, after, dtype=torch.float64)
@@ -39,7 +39,7 @@ def perceptron(n_inputs: int, hidden: Sequence[int], n_classes: int, random_stat
     return nn.Sequential(*layers[:-1])
 
 
-def prepared(module: Any, n_inputs: int, n_classes: int) -> nn.Module:
+def prepared(module: Any, n_inputs: int, n_outputs: int) -> nn.Module:
     """Return a copy of a user's module in float64 and evaluation mode, or refuse it before anything is charged."""
     if not isinstance(module, nn.Module):
         raise InvalidInputError(
@@ -52,11 +52,11 @@ def prepared(module: Any, n_inputs: int, n_classes: int) -> nn.Module:
     network = copy.deepcopy(module).double().eval()
     if not any(parameter.requires_grad for parameter in network.parameters()):
         raise InvalidInputError("a module with parameters to learn", words("none"), "Unfreeze some of its parameters.")
-    _check_on_probes(network, n_inputs, n_classes)
+    _check_on_probes(network, n_inputs, n_outputs)
     return network
 
 
-def _check_on_probes(network: nn.Module, n_inputs: int, n_classes: int) -> None:
+def _check_on_probes(network: nn.Module, n_inputs: int, n_outputs: int) -> None:
     """Change one of a few made-up examples, and see which layers' outputs for the others change."""
     probes = torch.randn(PROBES, n_inputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     changed = probes.clone()
@@ -71,11 +71,11 @@ def _check_on_probes(network: nn.Module, n_inputs: int, n_classes: int) -> None:
         if first.shape[:1] == (PROBES,) and not torch.equal(first[:-1], second[:-1]):
             raise _mixes(name, layer)
     answer = before[-1][2]
-    if answer.shape != (PROBES, n_classes):
+    if answer.shape != (PROBES, n_outputs):
         raise InvalidInputError(
-            f"a module that gives {n_classes} scores an example",
+            f"a module that gives {n_outputs} numbers an example",
             words(f"an output of shape {tuple(answer.shape)} for {PROBES} examples"),
-            "Give its last layer one output a class, without softmax.",
+            "Give its last layer one output a class (without softmax) or a target.",
         )
 
 

@@ -98,13 +98,13 @@ class Training:
 def training_program(
     learner: Learner,
     X: NDArray[np.float32],
-    y: NDArray[np.int64],
+    y: NDArray[Any],
     training: Training,
     noise_multiplier: float,
     progress: Callable[[int], None] | None = None,
 ) -> Program:
     """One holder's view: clip every sampled example's gradient, ask for the noisy total, take the step."""
-    labels = torch.from_numpy(y)
+    targets = torch.from_numpy(y)
     answer = yield Sum(count=[len(y)], bound=1.0, weight=training.count_weight, units=len(y))
     count = max(float(answer["count"][0]), 1.0)
     scale = training.step_scale(noise_multiplier, count)
@@ -117,7 +117,7 @@ def training_program(
         mask = yield Sample(units=len(y), rate=training.sampling_rate)
         learner.set_weights(theta)
         rows = torch.from_numpy(X[mask]).double()
-        totals, losses = learner.clipped_totals(rows, labels[torch.from_numpy(mask)], training.clip)
+        totals, losses = learner.clipped_totals(rows, targets[torch.from_numpy(mask)], training.clip)
         _check_finite(losses, step, training.steps)
         curve.append(float(losses.mean()) if len(losses) else float("nan"))
         noisy = yield _ask(totals, training.clip, len(losses))

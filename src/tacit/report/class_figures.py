@@ -1,4 +1,4 @@
-"""Figures about classifiers: whether probabilities mean what they say, and what is taken for what."""
+"""Figures about predictions: whether probabilities mean what they say, what is taken for what, numbers against their truth."""
 
 from __future__ import annotations
 
@@ -56,4 +56,21 @@ def confusion(counts: NDArray[np.int64], classes: Sequence[str]) -> Figure:
     axis.set_yticks(range(len(classes)), classes)
     axis.set_xlabel("predicted")
     axis.set_ylabel("true")
+    return figure
+
+
+def predictions_plot(truth: NDArray[np.float64], predictions: Mapping[str, NDArray[np.float64]]) -> Figure:
+    """Draw predicted numbers against true ones, by name; on the diagonal they are right."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.4, 4.2))
+    axis = figure.subplots()
+    ends = [float(np.min(truth)), float(np.max(truth))]
+    axis.plot(ends, ends, color=FREE, linestyle=":", label="right")
+    for (name, given), colour in zip(predictions.items(), (PRIVATE, PLAIN), strict=False):
+        axis.plot(truth, given, ".", color=colour, markersize=3, alpha=0.5, label=name)
+    axis.set_xlabel("true")
+    axis.set_ylabel("predicted")
+    axis.legend(frameon=False, markerscale=3)
+    axis.spines[["top", "right"]].set_visible(False)
     return figure

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,33 +10,12 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from tacit.channel import Plan
-from tacit.errors import InvalidInputError, words
-from tacit.factor.input import validated
-from tacit.factor.private import PrivacyWarning, PrivateFit
-from tacit.neural.dropout import summarise_rates
-from tacit.neural.feasible import feasible_plan, published_plan
-from tacit.neural.gradients import Learner
-from tacit.neural.inputs import as_rows, checked_bounds, checked_features, checked_labels, fed
-from tacit.neural.network import perceptron, prepared
-from tacit.neural.program import Training, training_program
-from tacit.neural.published import ACCOUNTINGS
-from tacit.validation import (
-    check_choice,
-    check_count,
-    check_epsilon,
-    check_non_negative,
-    check_positive,
-    check_rate,
-    check_seed,
-)
-
-METHODS = ("dropout", "sgld", "dp-sgd")
-PREDICTED_AT_ONCE = 4096
-ASSUMPTIONS = ("the classes are public", "the bounds of the features are public", "the network's start is public")
+from tacit.neural.gradients import classification_loss
+from tacit.neural.inputs import checked_labels
+from tacit.neural.network_fit import PUBLIC, PrivateNetwork
 
 
-class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateBayesianClassifier(PrivateNetwork, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""A network for classes, trained with differential privacy, that predicts by the average of posterior samples.
 
     Parameters
@@ -121,10 +98,9 @@ class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # 
     True
     """
 
-    _released = (
-        *("weights_", "classes_", "count_", "bounds_", "hidden_", "image_shape_", "n_features_in_"),
-        *("dropout_rate_", "step_noise_"),
-    )
+    _released = (*PrivateNetwork._released, "classes_")
+    _loss = staticmethod(classification_loss)
+    _assuming = ("the classes are public", *PUBLIC)
 
     def __init__(
         self,
@@ -185,25 +161,10 @@ class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # 
 
     def fit(self, X: Any, y: Any = None) -> PrivateBayesianClassifier:
         """Learn the classes `y` of the rows of `X` (a table, or images as one array or list)."""
-        training = self._training()
-        rows, found_shape = as_rows(X)
-        rows = validated(self, rows, reset=True)
+        rows, shape = self._rows(X)
         classes, labels = checked_labels(y, rows.shape[0], self.classes)
-        bounds = checked_bounds(self.bounds, rows.shape[1])
-        shape = checked_features(self.features, self.image_shape or found_shape, rows.shape[1])
-        inputs, clipped_share = fed(rows, bounds, self.features, shape)
-        learner = self._learner(inputs.shape[1], len(classes), self.hidden)
-        plan = self._noise_plan(training, learner)
-        noise = 0.0 if plan is None else plan.multiplier(1 / len(learner.groups))
-        outcome = self._run(X, training_program(learner, inputs, labels, training, noise, self.progress), plan)
-        if plan is not None:
-            self.guarantee_ = self.guarantee_.assuming(*ASSUMPTIONS)
-        self.classes_, self.bounds_, self.clipped_share_ = classes, bounds, clipped_share
-        self.image_shape_ = None if shape is None else list(shape)
-        self.hidden_ = None if self.module is not None else [int(width) for width in self.hidden]
-        self.weights_, self.count_ = outcome.public["weights"], outcome.public["count"]
-        self.loss_curve_ = outcome.private["loss_curve"]
-        self._describe_noise(training, noise)
+        self._learn(X, rows, shape, labels, len(classes))
+        self.classes_ = classes
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -221,79 +182,7 @@ class PrivateBayesianClassifier(PrivateFit, ClassifierMixin, BaseEstimator):  # 
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]  # type: ignore[no-any-return]
 
-    def _training(self) -> Training:
-        check_epsilon(self.epsilon, infinite=True)
-        check_choice(self.method, "method", METHODS)
-        check_choice(self.accounting, "accounting", ACCOUNTINGS)
-        check_count(self.samples, "samples")
-        rate = check_rate(self.sampling_rate)
-        if not 0 <= check_non_negative(self.momentum, "momentum") < 1:
-            raise InvalidInputError("momentum to be at least 0 and below 1", self.momentum, "Use 0.9, or 0 for none.")
-        plain = self.method == "dp-sgd"
-        return Training(
-            steps=max(1, round(check_positive(self.epochs, "epochs") / rate)),
-            sampling_rate=rate,
-            clip=check_positive(self.clip, "clip"),
-            step_size=check_positive(self.step_size, "step_size"),
-            decay=0.0 if plain else check_non_negative(self.decay, "decay"),
-            momentum=self.momentum,
-            prior=check_positive(math.inf if plain else self.prior, "prior", infinite=True),
-            samples=1 if plain else self.samples,
-            langevin=self.method == "sgld",
-            random_state=check_seed(self.random_state),
-        )
-
-    def _learner(self, n_inputs: int, n_classes: int, hidden: Sequence[int]) -> Learner:
-        if self.module is not None:
-            return Learner(prepared(self.module, n_inputs, n_classes), per_layer=self.per_layer)
-        return Learner(perceptron(n_inputs, hidden, n_classes, self.random_state), per_layer=self.per_layer)
-
-    def _noise_plan(self, training: Training, learner: Learner) -> Plan | None:
-        if math.isinf(self.epsilon):
-            return None
-        plan = feasible_plan(
-            self.epsilon,
-            self.delta,
-            training,
-            adjacency=self.adjacency,
-            max_rows=self.max_rows,
-            layers=len(learner.groups),
-        )
-        return plan if self.accounting == "sound" else published_plan(plan, self.accounting, training)
-
-    def _describe_noise(self, training: Training, multiplier: float) -> None:
-        batch = training.sampling_rate * self.count_
-        if multiplier > batch:
-            warnings.warn(
-                f"The noise of each step ({multiplier:.3g} clipped gradients) exceeds what about {batch:.3g} examples can say. "
-                "Use fewer epochs, a larger sampling_rate, or a larger epsilon.",
-                PrivacyWarning,
-                stacklevel=3,
-            )
-        last = training.step_scale(multiplier, self.count_) * training.step_size_at(training.steps - 1)
-        self.step_noise_ = last * multiplier / batch
-        self.dropout_rate_ = summarise_rates(self.weights_[-1], self.step_noise_)
-
     def _sampled_probabilities(self, X: Any) -> Iterator[NDArray[np.float64]]:
         """Yield (n_samples, n_rows, n_classes) for a few rows at a time."""
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self, "weights_")
-        if self.hidden_ is None and self.module is None:
-            raise InvalidInputError(
-                "the module that the weights belong to",
-                words("a model that was loaded without it"),
-                "Set it with set_params(module=...): a file holds weights, not code.",
-            )
-        rows = validated(self, as_rows(X)[0], reset=False)
-        learner: Learner | None = None
-        for start in range(0, rows.shape[0], PREDICTED_AT_ONCE):
-            inputs, _ = fed(rows[start : start + PREDICTED_AT_ONCE], self.bounds_, self.features, self.image_shape_)
-            if learner is None:
-                learner = self._learner(inputs.shape[1], len(self.classes_), self.hidden_ or ())
-            given = torch.from_numpy(inputs).double()
-            found = []
-            for sample in self.weights_:
-                learner.set_weights(torch.from_numpy(sample.astype(np.float64)))
-                found.append(torch.softmax(learner.scores(given), dim=1).numpy())
-            yield np.stack(found)
+        for scores in self._sampled_scores(X, len(getattr(self, "classes_", ()))):
+            yield torch.softmax(scores, dim=2).numpy()

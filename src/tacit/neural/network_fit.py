@@ -1,0 +1,171 @@
+"""What classifiers and regressors share: the parameters' checks, the fit, and the scores of every posterior sample."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tacit.channel import Plan
+from tacit.errors import InvalidInputError, words
+from tacit.factor.input import validated
+from tacit.factor.private import PrivacyWarning, PrivateFit
+from tacit.neural.dropout import summarise_rates
+from tacit.neural.feasible import feasible_plan, published_plan
+from tacit.neural.gradients import Learner
+from tacit.neural.inputs import as_rows, checked_bounds, checked_features, fed
+from tacit.neural.network import perceptron, prepared
+from tacit.neural.program import Training, training_program
+from tacit.neural.published import ACCOUNTINGS
+from tacit.validation import (
+    check_choice,
+    check_count,
+    check_epsilon,
+    check_non_negative,
+    check_positive,
+    check_rate,
+    check_seed,
+)
+
+METHODS = ("dropout", "sgld", "dp-sgd")
+PREDICTED_AT_ONCE = 4096
+PUBLIC = ("the bounds of the features are public", "the network's start is public")
+
+
+class PrivateNetwork(PrivateFit):
+    """A network trained by noisy steps on rows in public bounds. Classes below say what its targets are.
+
+    A class has a `_loss` of (scores, targets), one number an example, and what its guarantee is `_assuming`.
+    """
+
+    hidden: Sequence[int]
+    module: Any
+    method: str
+    features: str | None
+    image_shape: tuple[int, int] | None
+    bounds: Any
+    epochs: float
+    sampling_rate: float
+    clip: float
+    step_size: float
+    decay: float
+    momentum: float
+    prior: float
+    samples: int
+    per_layer: bool
+    accounting: str
+    progress: Callable[[int], None] | None
+    random_state: int
+    _loss: ClassVar[staticmethod[[torch.Tensor, torch.Tensor], torch.Tensor]]
+    _assuming: ClassVar[tuple[str, ...]]
+    _released: ClassVar[tuple[str, ...]] = (
+        *("weights_", "count_", "bounds_", "hidden_", "image_shape_", "n_features_in_"),
+        *("dropout_rate_", "step_noise_"),
+    )
+
+    def _rows(self, X: Any) -> tuple[Any, tuple[int, int] | None]:
+        """Return what was given as checked rows, and the shape of the images that they are."""
+        rows, shape = as_rows(X)
+        return validated(self, rows, reset=True), shape
+
+    def _learn(self, X: Any, rows: Any, shape: tuple[int, int] | None, targets: NDArray[Any], n_outputs: int) -> None:
+        training = self._training()
+        bounds = checked_bounds(self.bounds, rows.shape[1])
+        shape = checked_features(self.features, self.image_shape or shape, rows.shape[1])
+        inputs, clipped_share = fed(rows, bounds, self.features, shape)
+        learner = self._learner(inputs.shape[1], n_outputs, self.hidden)
+        plan = self._noise_plan(training, learner)
+        noise = 0.0 if plan is None else plan.multiplier(1 / len(learner.groups))
+        outcome = self._run(X, training_program(learner, inputs, targets, training, noise, self.progress), plan)
+        if plan is not None:
+            self.guarantee_ = self.guarantee_.assuming(*self._assuming)
+        self.bounds_, self.clipped_share_ = bounds, clipped_share
+        self.image_shape_ = None if shape is None else list(shape)
+        self.hidden_ = None if self.module is not None else [int(width) for width in self.hidden]
+        self.weights_, self.count_ = outcome.public["weights"], outcome.public["count"]
+        self.loss_curve_ = outcome.private["loss_curve"]
+        self._describe_noise(training, noise)
+
+    def _training(self) -> Training:
+        check_epsilon(self.epsilon, infinite=True)
+        check_choice(self.method, "method", METHODS)
+        check_choice(self.accounting, "accounting", ACCOUNTINGS)
+        check_count(self.samples, "samples")
+        rate = check_rate(self.sampling_rate)
+        if not 0 <= check_non_negative(self.momentum, "momentum") < 1:
+            raise InvalidInputError("momentum to be at least 0 and below 1", self.momentum, "Use 0.9, or 0 for none.")
+        plain = self.method == "dp-sgd"
+        return Training(
+            steps=max(1, round(check_positive(self.epochs, "epochs") / rate)),
+            sampling_rate=rate,
+            clip=check_positive(self.clip, "clip"),
+            step_size=check_positive(self.step_size, "step_size"),
+            decay=0.0 if plain else check_non_negative(self.decay, "decay"),
+            momentum=self.momentum,
+            prior=check_positive(math.inf if plain else self.prior, "prior", infinite=True),
+            samples=1 if plain else self.samples,
+            langevin=self.method == "sgld",
+            random_state=check_seed(self.random_state),
+        )
+
+    def _learner(self, n_inputs: int, n_outputs: int, hidden: Sequence[int]) -> Learner:
+        if self.module is not None:
+            network = prepared(self.module, n_inputs, n_outputs)
+        else:
+            network = perceptron(n_inputs, hidden, n_outputs, self.random_state)
+        return Learner(network, type(self)._loss, per_layer=self.per_layer)
+
+    def _noise_plan(self, training: Training, learner: Learner) -> Plan | None:
+        if math.isinf(self.epsilon):
+            return None
+        plan = feasible_plan(
+            self.epsilon,
+            self.delta,
+            training,
+            adjacency=self.adjacency,
+            max_rows=self.max_rows,
+            layers=len(learner.groups),
+        )
+        return plan if self.accounting == "sound" else published_plan(plan, self.accounting, training)
+
+    def _describe_noise(self, training: Training, multiplier: float) -> None:
+        batch = training.sampling_rate * self.count_
+        if multiplier > batch:
+            warnings.warn(
+                f"The noise of each step ({multiplier:.3g} clipped gradients) exceeds what about {batch:.3g} examples can say. "
+                "Use fewer epochs, a larger sampling_rate, or a larger epsilon.",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+        last = training.step_scale(multiplier, self.count_) * training.step_size_at(training.steps - 1)
+        self.step_noise_ = last * multiplier / batch
+        self.dropout_rate_ = summarise_rates(self.weights_[-1], self.step_noise_)
+
+    def _sampled_scores(self, X: Any, n_outputs: int) -> Iterator[torch.Tensor]:
+        """Yield the network's outputs (n_samples, n_rows, n_outputs) for a few rows at a time."""
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "weights_")
+        if self.hidden_ is None and self.module is None:
+            raise InvalidInputError(
+                "the module that the weights belong to",
+                words("a model that was loaded without it"),
+                "Set it with set_params(module=...): a file holds weights, not code.",
+            )
+        rows = validated(self, as_rows(X)[0], reset=False)
+        learner: Learner | None = None
+        for start in range(0, rows.shape[0], PREDICTED_AT_ONCE):
+            inputs, _ = fed(rows[start : start + PREDICTED_AT_ONCE], self.bounds_, self.features, self.image_shape_)
+            if learner is None:
+                learner = self._learner(inputs.shape[1], n_outputs, self.hidden_ or ())
+            given = torch.from_numpy(inputs).double()
+            found = []
+            for sample in self.weights_:
+                learner.set_weights(torch.from_numpy(sample.astype(np.float64)))
+                found.append(learner.scores(given))
+            yield torch.stack(found)

@@ -1,0 +1,154 @@
+"""A regressor whose weights are samples of a private posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from tacit.neural.gradients import regression_loss
+from tacit.neural.inputs import checked_targets
+from tacit.neural.network_fit import PUBLIC, PrivateNetwork
+
+
+class PrivateBayesianRegressor(PrivateNetwork, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    r"""A network for numbers, trained with differential privacy, that predicts by the average of posterior samples.
+
+    The loss of an example is :math:`\frac12 |f(x) - t|^2`, with the targets t mapped from their public bounds to [-1, 1].
+
+    Parameters
+    ----------
+    hidden : sequence of int, default=(100,)
+        Widths of the hidden layers; ``()`` is a linear model.
+    epsilon, delta : float
+        Privacy loss and failure probability of the **whole** fit. ``epsilon=inf`` adds no noise and has no guarantee.
+    target_bounds : pair, default=(0.0, 1.0)
+        Public lowest and highest value of the targets, each a number or one a target; values beyond are cut off.
+    module : torch.nn.Module, optional
+        In place of `hidden`: any network from rows to one number a target.
+    method, features, image_shape, bounds, epochs, sampling_rate, clip, step_size, decay, momentum, prior, samples
+        See `PrivateBayesianClassifier`.
+    per_layer, accounting, progress, adjacency, max_rows, ledger, dataset, insecure_seed, random_state
+        See `PrivateBayesianClassifier`.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_samples, n_weights)
+        The posterior samples.
+    target_bounds_ : ndarray of shape (2, n_targets)
+    count_, dropout_rate_, step_noise_, guarantee_, loss_curve_, clipped_share_
+        See `PrivateBayesianClassifier`.
+    clipped_target_share_ : float
+        Share of the targets beyond their bounds, without noise: for the holder's eyes, and not saved.
+
+    Privacy
+    -------
+    Unit: one row with its targets. What leaves, and why the bound holds: as for `PrivateBayesianClassifier`, whose
+    training this is; the bounds of the targets are public, as are those of the features.
+
+    References
+    ----------
+    B. Ermis. Bayesian coupled factorization and differential privacy. PhD thesis, 2020, chapters 5 and 8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.neural import PrivateBayesianRegressor
+    >>> X = np.random.default_rng(0).random((5000, 2))
+    >>> y = X[:, 0] - X[:, 1]
+    >>> model = PrivateBayesianRegressor((), epsilon=2.0, delta=1e-5, target_bounds=(-1, 1)).fit(X, y)
+    >>> bool(model.score(X, y) > 0.9)
+    True
+    """
+
+    _released = (*PrivateNetwork._released, "target_bounds_", "single_target_")
+    _loss = staticmethod(regression_loss)
+    _assuming = ("the bounds of the targets are public", *PUBLIC)
+
+    def __init__(
+        self,
+        hidden: Sequence[int] = (100,),
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        target_bounds: Any = (0.0, 1.0),
+        module: Any = None,
+        method: str = "dropout",
+        features: str | None = None,
+        image_shape: tuple[int, int] | None = None,
+        bounds: Any = (0.0, 1.0),
+        epochs: float = 10.0,
+        sampling_rate: float = 0.1,
+        clip: float = 1.0,
+        step_size: float = 0.5,
+        decay: float = 0.25,
+        momentum: float = 0.9,
+        prior: float = 10.0,
+        samples: int = 10,
+        per_layer: bool = False,
+        accounting: str = "sound",
+        progress: Callable[[int], None] | None = None,
+        adjacency: str = "add-remove",
+        max_rows: int = 2**20,
+        ledger: Any = None,
+        dataset: str | None = None,
+        insecure_seed: int | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.epsilon = epsilon
+        self.delta = delta
+        self.target_bounds = target_bounds
+        self.module = module
+        self.method = method
+        self.features = features
+        self.image_shape = image_shape
+        self.bounds = bounds
+        self.epochs = epochs
+        self.sampling_rate = sampling_rate
+        self.clip = clip
+        self.step_size = step_size
+        self.decay = decay
+        self.momentum = momentum
+        self.prior = prior
+        self.samples = samples
+        self.per_layer = per_layer
+        self.accounting = accounting
+        self.progress = progress
+        self.adjacency = adjacency
+        self.max_rows = max_rows
+        self.ledger = ledger
+        self.dataset = dataset
+        self.insecure_seed = insecure_seed
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> PrivateBayesianRegressor:
+        """Learn the numbers `y`, one or several a row of `X` (a table, or images as one array or list)."""
+        rows, shape = self._rows(X)
+        targets, bounds, self.clipped_target_share_ = checked_targets(y, rows.shape[0], self.target_bounds)
+        self._learn(X, rows, shape, targets, targets.shape[1])
+        self.target_bounds_, self.single_target_ = bounds, np.ndim(y) == 1
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the targets of every row: the average over the posterior samples."""
+        return self._over_samples(X, lambda samples: samples.mean(axis=0))
+
+    def predict_spread(self, X: Any) -> NDArray[np.float64]:
+        """Return how far the posterior samples are apart: the standard deviation of every row's prediction."""
+        return self._over_samples(X, lambda samples: samples.std(axis=0))
+
+    def _over_samples(
+        self, X: Any, reduce: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        found = np.concatenate([reduce(samples) for samples in self._sampled_predictions(X)])
+        return found[:, 0] if self.single_target_ else found
+
+    def _sampled_predictions(self, X: Any) -> Iterator[NDArray[np.float64]]:
+        """Yield (n_samples, n_rows, n_targets), in the targets' own units, for a few rows at a time."""
+        low, high = getattr(self, "target_bounds_", np.zeros((2, 1)))
+        for scores in self._sampled_scores(X, len(low)):
+            yield low + (scores.numpy() + 1) / 2 * (high - low)
