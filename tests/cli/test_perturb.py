@@ -133,6 +133,24 @@ def test_the_comparison_draws_the_frontier_with_the_private_table(table):
     assert "<svg" in page
     assert "private-table" in page
     assert json.loads((folder / "result.json").read_text()) == result
+    assert result["verdict"] in page.replace("&#39;", "'")
+    assert result["verdict"].endswith(".")
+    assert "not beaten in both" in page
+
+
+def test_the_comparison_fills_when_asked_and_says_what_it_left_out(table):
+    FRAME.with_columns(
+        age=pl.when(pl.col("dose") < 2).then(None).otherwise(pl.col("age")), town=pl.lit("here")
+    ).write_csv(table)
+    options = ("--compare", "--label", "state", "--distortions", "0.1", "--epsilons", "3")
+    assert "missing in the columns age" in refused("perturb", table, *options)
+    found = invoke("perturb", table, *options, "--missing", "mean", "--report", table.parent / "compared", "--json")
+    result = json.loads(found.stdout)
+    assert result["missing_filled"] == int((FRAME["dose"] < 2).sum()) > 0
+    assert result["columns_left_out"] == ["town"]
+    page = (table.parent / "compared" / "report.html").read_text()
+    assert f"{result['missing_filled']} missing values were filled" in page
+    assert "Left out: town" in page
 
 
 def test_the_comparison_without_labels_counts_clusters(table):

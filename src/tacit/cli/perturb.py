@@ -62,6 +62,7 @@ def perturb(
             delta=delta,
             bounds=bounds,
             clusters=clusters,
+            missing=missing,
             seed=0 if seed is None else seed,
             folder=report,
             quiet=as_json,
@@ -118,6 +119,7 @@ def _show_comparison(result: dict[str, Any], folder: Path, as_json: bool) -> Non
         for point in result["releases"]
     ]
     print_table(result["title"], ["method", "setting", result["utility"], "leak", ""], rows)
+    typer.echo(result["verdict"])
     typer.echo(f"Report: {folder / 'report.html'}")
 
 

@@ -79,7 +79,7 @@ def bars(labels: Sequence[str], groups: Mapping[str, Sequence[float]], *, value_
     """Draw named series of bars side by side over the same labels."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 3.4))
+    figure = Figure(figsize=(max(6.4, 0.95 * len(labels)), 3.4))  # room for the labels of many
     axis = figure.subplots()
     width = 0.8 / len(groups)
     for place, ((name, values), colour) in enumerate(zip(groups.items(), (PRIVATE, PLAIN, FREE), strict=False)):
