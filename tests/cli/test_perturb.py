@@ -88,12 +88,31 @@ def test_what_was_hidden_and_what_was_filled_is_reported(table):
     result, _ = release(table, "--label", "state", "--method", "hide-membership", "--hide", "0=anywhere else")
     assert result["measures"]["rows moved"] == 1
     assert result["measures"]["side effects"] == 0
+    (moved,) = result["rows"]
+    assert (moved["row"], moved["what"]) == (0, "moved as asked")
+    assert moved["before"] != moved["after"]
+    clusters = result["clusters"]
+    assert sum(one["rows before"] for one in clusters) == sum(one["rows after"] for one in clusters) == 150
+    assert clusters[moved["after"]]["rows after"] == clusters[moved["after"]]["rows before"] + 1
+    own = FRAME.filter(pl.Series(CLASSES[0] == CLASSES))["age"].mean()
+    assert clusters[moved["before"]]["means before"]["age"] == pytest.approx(own, abs=0.5)
+    page = (table.parent / "report" / "report.html").read_text()
+    assert "Rows that moved" in page
+    assert f"tacit measure {table} {table.parent / 'release.csv'} --label state" in page
+    # by number: the row is told where to go
+    result, _ = release(
+        *(table, "--label", "state", "--method", "hide-membership", "--hide", f"0={moved['after']},3={moved['after']}")
+    )
+    assert [row["after"] for row in result["rows"]] == [moved["after"]] * 2
     FRAME.with_columns(age=pl.when(pl.col("dose") < 2).then(None).otherwise(pl.col("age"))).write_csv(table)
     assert "missing in the columns age" in refused(
         "perturb", table, "--label", "state", "--method", "nmf", "--level", 2
     )
     result, _ = release(table, "--label", "state", "--method", "nmf", "--level", 2, "--missing", "mean")
     assert result["measures"]["missing values filled"] == int((FRAME["dose"] < 2).sum()) > 0
+    page = (table.parent / "report" / "report.html").read_text()
+    assert "--label state --missing mean" in page
+    assert page.count("<svg") == 1
 
 
 def test_a_seed_repeats_a_release_and_none_does_not(table):

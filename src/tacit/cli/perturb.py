@@ -93,7 +93,7 @@ def perturb(
         _write(released, output)
         from tacit.cli.perturb_report import write_report
 
-        result = {"table": str(table), "method": method, "output": str(output), **found}
+        result = {"table": str(table), "method": method, "output": str(output), "label": label, **found}
         write_report(frame, released, result, report)
     if as_json:
         print_json(result)

@@ -49,7 +49,34 @@ def release_changed(
             measures[words_] = len(getattr(release, name))
     if hasattr(release, "n_unchanged_"):
         measures["rows released as they were"] = release.n_unchanged_
-    return released, {"guarantee": release.guarantee_.to_dict(), "measures": measures}
+    found = {"guarantee": release.guarantee_.to_dict(), "measures": measures}
+    if method == "hide-membership":
+        found |= _memberships(release, table)
+    return released, found
+
+
+def _memberships(release: Any, table: pl.DataFrame) -> dict[str, Any]:
+    """Return what became of rows that moved or were to move, and the clusters by the numbers that `--hide` uses."""
+    import polars as pl
+
+    before, after = release.labels_, release.new_labels_
+    said = {"changes_": "moved as asked", "missed_": "not where asked", "side_effects_": "side effect"}
+    rows = [
+        {"row": int(row), "before": int(before[row]), "after": int(after[row]), "what": what}
+        for name, what in said.items()
+        for row in getattr(release, name)
+    ]
+    numeric = table.select(pl.col(name) for name, kind in table.schema.items() if kind.is_numeric())
+    clusters = [
+        {
+            "cluster": number,
+            "rows before": int((before == number).sum()),
+            "rows after": int((after == number).sum()),
+            "means before": numeric.filter(pl.Series(before == number)).mean().row(0, named=True),
+        }
+        for number in range(release.n_clusters)
+    ]
+    return {"rows": rows, "clusters": clusters}
 
 
 def release_privately(
