@@ -134,6 +134,19 @@ def test_a_private_table(table):
     assert released.height == result["measures"]["rows drawn"]
 
 
+def test_one_row_and_constant_columns_are_refused_by_name(table):
+    options = ("--label", "state", "--method", "nmf", "--level", 2)
+    FRAME.with_columns(kind=pl.lit(3.0)).write_csv(table)
+    assert "the same value in every row of kind" in refused("perturb", table, *options)
+    assert "the same value in every row of kind" in refused("perturb", table, "--compare", "--label", "state")
+    FRAME.head(1).write_csv(table)
+    assert "at least two rows" in refused("perturb", table, *options)
+    FRAME.head(9).write_csv(table)
+    assert "at least 10 rows" in refused("perturb", table, "--compare", "--label", "state")
+    FRAME.with_columns(state=pl.lit("ill")).write_csv(table)
+    assert "at least two classes" in refused("perturb", table, "--compare", "--label", "state")
+
+
 def test_the_comparison_draws_the_frontier_with_the_private_table(table):
     folder = table.parent / "compared"
     found = invoke(
@@ -214,6 +227,9 @@ def test_mistakes_are_explained(table, arguments, complaint, monkeypatch):
 def test_text_is_refused_and_files_must_be_tables(table):
     assert "other kinds in the columns state" in refused("perturb", table, "--method", "nmf", "--level", 2)
     assert "does not exist" in refused("perturb", table.parent / "none.csv")
+    FRAME.head(0).write_csv(table)
+    assert "to have rows" in refused("perturb", table, "--method", "nmf", "--level", 2)
+    assert "to have rows" in refused("measure", table, table)
     other = table.with_suffix(".txt")
     other.write_text("age\n1\n")
     assert "ends in .csv" in refused("perturb", other)

@@ -108,6 +108,8 @@ def test_the_frontier_has_what_nothing_beats_and_words_name_it():
     assert "gains 50%" in said
     assert "private-table at epsilon 1 (a guarantee, if its bounds are public) keeps most: AUC 0.850" in said
     assert choice_in_words(points, 0.85, "AUC").startswith("Private-table at epsilon 1")
+    assert "cannot be learned from the original either" in choice_in_words(points, 0.52, "AUC")
+    assert "cannot be learned" not in choice_in_words(points, 0.52, "clustering accuracy")
     nothing = choice_in_words(points[2:3], 0.945, "AUC")
     assert nothing.startswith("No release here keeps AUC")
     assert "No release here holds every attack to 10%" in nothing

@@ -93,9 +93,9 @@ def _yes(value: bool) -> str:
 def _read_pair(
     original: Path, released: Path, label: str | None, columns: str | None
 ) -> tuple[pl.DataFrame, pl.DataFrame, Any]:
-    from tacit.data.frames import read_frame
+    from tacit.cli.perturb_tables import read_table
 
-    before, after = read_frame(original), read_frame(released)
+    before, after = read_table(original), read_table(released)
     if before.height != after.height:
         raise InvalidInputError(
             f"{released} to have {before.height} rows, as {original} has",

@@ -47,9 +47,9 @@ def perturb(
 
     Writes the release, and a folder with report.html and result.json, which are for the holder.
     """
-    from tacit.data.frames import read_frame
+    from tacit.cli.perturb_tables import read_table
 
-    frame = read_frame(table)
+    frame = read_table(table)
     if compare:
         from tacit.cli.perturb_compare import compare_methods
 

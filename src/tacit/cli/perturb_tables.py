@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import InvalidInputError, words
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import polars as pl
+
+
+def read_table(path: Path) -> pl.DataFrame:
+    """Read a table, and refuse one without rows: its columns would pass for text."""
+    from tacit.data.frames import read_frame
+
+    frame = read_frame(path)
+    if not frame.height:
+        raise InvalidInputError(f"{path} to have rows", words("names of columns only"), "Give the table with its rows.")
+    return frame
 
 
 def without_label(frame: pl.DataFrame, label: str | None) -> tuple[pl.DataFrame, Any]:

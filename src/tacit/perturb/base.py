@@ -171,5 +171,5 @@ def check_varied(values: Rows, names: Sequence[str]) -> None:
         raise InvalidInputError(
             "columns that vary",
             words(f"the same value in every row of {listed(constant)}"),
-            "Leave these columns out by columns=: no method here would change them.",
+            "Leave these columns out by columns= (--columns): no method here would change them.",
         )

@@ -8,6 +8,8 @@ from tacit.perturb.compare import BOUNDS_FROM_DATA, PRIVATE, Compared
 
 # A release has kept the use of the table if it loses no more than this, and has held attackers off if they gain no more.
 USE_LOST, LEAK_HELD = 0.02, 0.1
+# Up to this AUC nothing worth mentioning was learned.
+CHANCE = 0.55
 
 
 def frontier(releases: Sequence[Compared]) -> list[Compared]:
@@ -30,6 +32,11 @@ def frontier(releases: Sequence[Compared]) -> list[Compared]:
 
 def choice_in_words(releases: Sequence[Compared], reference: float, utility_name: str) -> str:
     """Return which release leaks least of those that stay useful, and which is most useful of those that leak little."""
+    if utility_name == "AUC" and reference <= CHANCE:
+        return (
+            f"These labels cannot be learned from the original either (AUC {reference:.3f}, and 0.5 is chance), so use says "
+            "nothing here: compare without labels, by clusters."
+        )
     best = frontier(releases)
     kept = [point for point in best if (point.utility or 0) >= reference - USE_LOST]
     held = [point for point in best if (point.leak or 0) <= LEAK_HELD]
