@@ -65,7 +65,7 @@ def _meaning(name: str) -> str:
 def _use(report: Report, found: ReleaseMeasures) -> None:
     if found.clustering_accuracy is not None:
         kept = f"{found.clustering_accuracy:.1%} of the rows stay in their cluster"
-        report.text("Clusters kept", f"{kept} when k-means looks for {found.n_clusters}.")
+        report.text("Clusters kept", f"{kept} when k-means looks for {found.n_clusters}, with columns from 0 to 1.")
     if not found.panel:
         return
     shown = f"tested on {found.panel[0].test_rows} rows"
@@ -156,7 +156,8 @@ def _pictures(
     )
     if len(np.unique(before, axis=0)) < n_clusters:
         return
-    labels = cluster_labels((before, after), n_clusters, random_state=seed)
+    width = np.ptp(original, axis=0)
+    labels = cluster_labels((original[some] / width, released[some] / width), n_clusters, random_state=seed)
     report.figure(
         "Clusters",
         before_after(*places, colours=(labels[0], matched_labels(*labels))),

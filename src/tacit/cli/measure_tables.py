@@ -100,7 +100,8 @@ def _read_pair(
         raise InvalidInputError(
             f"{released} to have {before.height} rows, as {original} has",
             words(f"{after.height}"),
-            "Measure a release whose row i belongs to row i of the table.",
+            "Measure a release whose row i belongs to row i of the table; rows of private-table belong to none, and are "
+            "measured by tacit perturb --compare.",
         )
     classes = None
     if label is not None:

@@ -105,9 +105,10 @@ def measure_release(
 ) -> ReleaseMeasures:
     """Measure a release by all metrics, the panel of classifiers if there are labels, and all attacks.
 
-    Neighbours and clusters are measured with both tables in standard deviations of the original's columns, so that no unit
-    counts more than another. Clusters and classifiers of tables of more than 20,000 rows are measured on a random
-    choice of that many; neighbours and attacks choose as their own functions do.
+    So that no unit counts more than another, neighbours are measured with both tables in standard deviations of the
+    original's columns, and clusters with columns from 0 to 1, in which methods of `tacit.perturb` look for them. Clusters
+    and classifiers of tables of more than 20,000 rows are measured on a random choice of that many; neighbours and attacks
+    choose as their own functions do.
 
     What a small or odd table does not allow is left out, with the reason in `left_out`, where the function itself would
     raise: as canonical correlations of more columns than rows, or a class of one row. What is asked by hand and cannot be
@@ -155,11 +156,11 @@ def measure_release(
     scaled = _in_deviations(pair)
     distortion = _distortion(pair, scaled, n_neighbours, random_state, attempts)
     advance("clusters and classifiers")
-    some = _some_rows(len(pair.original), random_state)
+    some, width = _some_rows(len(pair.original), random_state), np.ptp(pair.original, axis=0)
     accuracy = attempts.take(
         "clusters",
         lambda: clustering_accuracy(
-            scaled.original[some], scaled.released[some], n_clusters=count, random_state=random_state
+            pair.original[some] / width, pair.released[some] / width, n_clusters=count, random_state=random_state
         ),
         asked=n_clusters is not None,
     )

@@ -85,7 +85,7 @@ def compare_releases(
         Numbers, none missing; no column constant.
     labels : ndarray, optional
         Classes. With them, utility is the AUC of `classifier` trained on the release and tested on the original form of rows kept
-        out; without, the share of rows that k-means leaves in their cluster.
+        out; without, the share of rows that k-means leaves in their cluster, with columns from 0 to 1.
     methods : sequence of str
     distortions : sequence of float
         Value differences to reach. A method that cannot says so in its note.
@@ -142,7 +142,9 @@ class _Judge:
         except InvalidInputError as error:
             return Compared(name, setting, note=f"cannot: {error.expected}")
         utility = (
-            clustering_accuracy(self.rows, released, self.n_clusters, random_state=self.seed)
+            clustering_accuracy(
+                self._scaled(self.rows), self._scaled(released), self.n_clusters, random_state=self.seed
+            )
             if self.classes is None
             else self._auc(released, self.classes[0])
         )
@@ -182,9 +184,15 @@ class _Judge:
 
     def _clusters_found(self, synthetic: NDArray[np.float64]) -> float:
         """Return how well the clusters of synthetic rows sort the original ones."""
-        (before,) = cluster_labels((self.rows,), self.n_clusters, random_state=self.seed)
-        after = k_means(synthetic, self.n_clusters, self.seed).predict(self.rows)
+        rows = self._scaled(self.rows)
+        (before,) = cluster_labels((rows,), self.n_clusters, random_state=self.seed)
+        after = k_means(self._scaled(synthetic), self.n_clusters, self.seed).predict(rows)
         return label_agreement(before, after)
+
+    def _scaled(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return a table in units of the range of the original's columns, in which methods look for clusters."""
+        scaled: NDArray[np.float64] = table / np.maximum(np.ptp(self.rows, axis=0), 1e-300)
+        return scaled
 
     def _measured(
         self, name: str, setting: str, released: Any, utility: float, *, distortion: float | None = None, note: str = ""
