@@ -155,11 +155,96 @@ def test_constant_columns_and_single_rows_are_refused(frame, tmp_path):
     assert "a single value in x3" in str(found.exception)
     frame.head(1).write_csv(tmp_path / "one.csv")
     found = invoke("measure", tmp_path / "one.csv", tmp_path / "one.csv", "--columns", "x0,x1")
-    assert "at least 6 rows" in str(found.exception)
+    assert "at least 2 rows" in str(found.exception)
     gaps = frame.with_columns(kind=polars.when(polars.col("x0") > 0).then("kind"))
     gaps.write_csv(tmp_path / "gaps.csv")
     found = invoke("measure", tmp_path / "gaps.csv", tmp_path / "gaps.csv", "--label", "kind")
     assert "a label in every row" in str(found.exception)
+
+
+def with_gaps(frame, column, rows):
+    """Return the table with these values of one column missing."""
+    number = polars.int_range(frame.height)
+    return frame.with_columns(polars.when(number.is_in(rows)).then(None).otherwise(polars.col(column)).alias(column))
+
+
+def test_missing_values_are_filled_when_asked_and_counted(files, frame, tmp_path):
+    gaps = with_gaps(with_gaps(frame, "x0", [3, 50]), "x2", [7])
+    gaps.write_csv(tmp_path / "gaps.csv")
+    release = polars.read_csv(files / "release.csv")
+    with_gaps(release, "x1", [0]).with_columns(x3=polars.col("x3").cast(str)).with_columns(
+        x3=polars.when(polars.int_range(release.height) == 9).then(polars.lit("NaN")).otherwise("x3")
+    ).write_csv(tmp_path / "release.csv")
+    arguments = ["measure", tmp_path / "gaps.csv", tmp_path / "release.csv", "--label", "kind"]
+    refused = invoke(*arguments, "--output", tmp_path / "refused")
+    assert "gaps.csv to have no missing values; got 3 in x0, x2" in str(refused.exception)
+    assert "--missing mean" in str(refused.exception)
+    assert not (tmp_path / "refused").exists()
+    found = invoke(*arguments, "--missing", "median", "--output", tmp_path / "out")
+    assert found.exit_code == 0, found.exception
+    said = "filled by the median of their column: 3 in the original, 2 in the release"
+    assert said in found.output.replace("\n", " ")
+    assert said in (tmp_path / "out" / "report.html").read_text()
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["missing_filled"] == {"original": 3, "released": 2}
+    # the same as filling by hand, each table from its own columns
+    from tacit.measure import value_difference
+
+    numbers = [f"x{place}" for place in range(4)]
+    by_hand = gaps.select(polars.col(name).fill_null(polars.col(name).median()) for name in numbers)
+    second = release.select(numbers).to_numpy().copy()
+    second[0, 1], second[9, 3] = np.median(second[1:, 1]), np.median(np.delete(second[:, 3], 9))
+    assert result["distortion"]["value difference (VD)"] == pytest.approx(value_difference(by_hand, second))
+
+
+def test_filling_does_not_let_text_through(files, frame, tmp_path):
+    assert "--missing to be one of" in str(
+        invoke("measure", files / "original.csv", files / "release.csv", "--missing", "zero").exception
+    )
+    with_gaps(frame.with_columns(x1=polars.lit("many")), "x0", [3]).write_csv(tmp_path / "text.csv")
+    arguments = ["measure", tmp_path / "text.csv", tmp_path / "text.csv", "--label", "kind", "--missing", "mean"]
+    assert "other kinds in x1" in str(invoke(*arguments, "--output", tmp_path / "out").exception)
+    with_gaps(frame, "x0", range(160)).write_csv(tmp_path / "empty.csv")
+    found = invoke(
+        *("measure", files / "original.csv", tmp_path / "empty.csv", "--label", "kind", "--missing", "mean"),
+        *("--output", tmp_path / "out"),
+    )
+    assert isinstance(found.exception, InvalidInputError)
+
+
+def test_what_a_table_does_not_allow_is_left_out_and_named(tmp_path):
+    generator = np.random.default_rng(2)
+    wide = polars.DataFrame(generator.normal(size=(9, 12)), schema=[f"x{place}" for place in range(12)])
+    wide = wide.with_columns(kind=polars.Series(["oak"] * 8 + ["elm"]))
+    wide.write_csv(tmp_path / "wide.csv")
+    arguments = ["measure", tmp_path / "wide.csv", tmp_path / "wide.csv", "--label", "kind", "--output", tmp_path]
+    found = invoke(*arguments)
+    assert found.exit_code == 0, found.exception
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert "more rows than the 12 columns" in result["left_out"]["canonical correlation (CCA)"]
+    assert "canonical correlation (CCA)" not in result["distortion"]
+    assert "k to be below 9" in result["left_out"]["neighbour overlap (of 10)"]
+    assert "elm" in result["left_out"]["a class of one row"]
+    assert "at least two classes" in result["left_out"]["classifiers"]
+    assert result["distortion"]["value difference (VD)"] == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "<h2>Left out</h2>" in page
+    assert "more rows than the 12 columns" in page
+    assert "<h2>What attackers recover</h2>" in page
+    assert "more rows than the 12 columns" in found.output
+    # asked by hand, it is an error
+    assert "k to be below 9" in str(invoke(*arguments, "--neighbours", 10).exception)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4, 5, 6])
+def test_few_rows_make_a_report_that_says_what_is_missing(frame, tmp_path, rows):
+    frame.head(rows).write_csv(tmp_path / "few.csv")
+    found = invoke("measure", tmp_path / "few.csv", tmp_path / "few.csv", "--label", "kind", "--output", tmp_path)
+    assert found.exit_code == 0, found.exception
+    result = json.loads((tmp_path / "result.json").read_text(), parse_constant=pytest.fail)
+    assert "known-sample regression" in result["left_out"] or rows >= 6
+    assert result["attacks"]
+    assert (tmp_path / "report.html").exists()
 
 
 def test_an_error_is_a_message_and_an_exit_code(files, tmp_path):

@@ -88,12 +88,31 @@ def test_what_was_hidden_and_what_was_filled_is_reported(table):
     result, _ = release(table, "--label", "state", "--method", "hide-membership", "--hide", "0=anywhere else")
     assert result["measures"]["rows moved"] == 1
     assert result["measures"]["side effects"] == 0
+    (moved,) = result["rows"]
+    assert (moved["row"], moved["what"]) == (0, "moved as asked")
+    assert moved["before"] != moved["after"]
+    clusters = result["clusters"]
+    assert sum(one["rows before"] for one in clusters) == sum(one["rows after"] for one in clusters) == 150
+    assert clusters[moved["after"]]["rows after"] == clusters[moved["after"]]["rows before"] + 1
+    own = FRAME.filter(pl.Series(CLASSES[0] == CLASSES))["age"].mean()
+    assert clusters[moved["before"]]["means before"]["age"] == pytest.approx(own, abs=0.5)
+    page = (table.parent / "report" / "report.html").read_text()
+    assert "Rows that moved" in page
+    assert f"tacit measure {table} {table.parent / 'release.csv'} --label state" in page
+    # by number: the row is told where to go
+    result, _ = release(
+        *(table, "--label", "state", "--method", "hide-membership", "--hide", f"0={moved['after']},3={moved['after']}")
+    )
+    assert [row["after"] for row in result["rows"]] == [moved["after"]] * 2
     FRAME.with_columns(age=pl.when(pl.col("dose") < 2).then(None).otherwise(pl.col("age"))).write_csv(table)
     assert "missing in the columns age" in refused(
         "perturb", table, "--label", "state", "--method", "nmf", "--level", 2
     )
     result, _ = release(table, "--label", "state", "--method", "nmf", "--level", 2, "--missing", "mean")
     assert result["measures"]["missing values filled"] == int((FRAME["dose"] < 2).sum()) > 0
+    page = (table.parent / "report" / "report.html").read_text()
+    assert "--label state --missing mean" in page
+    assert page.count("<svg") == 1
 
 
 def test_a_seed_repeats_a_release_and_none_does_not(table):
@@ -115,6 +134,19 @@ def test_a_private_table(table):
     assert released.height == result["measures"]["rows drawn"]
 
 
+def test_one_row_and_constant_columns_are_refused_by_name(table):
+    options = ("--label", "state", "--method", "nmf", "--level", 2)
+    FRAME.with_columns(kind=pl.lit(3.0)).write_csv(table)
+    assert "the same value in every row of kind" in refused("perturb", table, *options)
+    assert "the same value in every row of kind" in refused("perturb", table, "--compare", "--label", "state")
+    FRAME.head(1).write_csv(table)
+    assert "at least two rows" in refused("perturb", table, *options)
+    FRAME.head(9).write_csv(table)
+    assert "at least 10 rows" in refused("perturb", table, "--compare", "--label", "state")
+    FRAME.with_columns(state=pl.lit("ill")).write_csv(table)
+    assert "at least two classes" in refused("perturb", table, "--compare", "--label", "state")
+
+
 def test_the_comparison_draws_the_frontier_with_the_private_table(table):
     folder = table.parent / "compared"
     found = invoke(
@@ -133,6 +165,24 @@ def test_the_comparison_draws_the_frontier_with_the_private_table(table):
     assert "<svg" in page
     assert "private-table" in page
     assert json.loads((folder / "result.json").read_text()) == result
+    assert result["verdict"] in page.replace("&#39;", "'")
+    assert result["verdict"].endswith(".")
+    assert "not beaten in both" in page
+
+
+def test_the_comparison_fills_when_asked_and_says_what_it_left_out(table):
+    FRAME.with_columns(
+        age=pl.when(pl.col("dose") < 2).then(None).otherwise(pl.col("age")), town=pl.lit("here")
+    ).write_csv(table)
+    options = ("--compare", "--label", "state", "--distortions", "0.1", "--epsilons", "3")
+    assert "missing in the columns age" in refused("perturb", table, *options)
+    found = invoke("perturb", table, *options, "--missing", "mean", "--report", table.parent / "compared", "--json")
+    result = json.loads(found.stdout)
+    assert result["missing_filled"] == int((FRAME["dose"] < 2).sum()) > 0
+    assert result["columns_left_out"] == ["town"]
+    page = (table.parent / "compared" / "report.html").read_text()
+    assert f"{result['missing_filled']} missing values were filled" in page
+    assert "Left out: town" in page
 
 
 def test_the_comparison_without_labels_counts_clusters(table):
@@ -177,6 +227,9 @@ def test_mistakes_are_explained(table, arguments, complaint, monkeypatch):
 def test_text_is_refused_and_files_must_be_tables(table):
     assert "other kinds in the columns state" in refused("perturb", table, "--method", "nmf", "--level", 2)
     assert "does not exist" in refused("perturb", table.parent / "none.csv")
+    FRAME.head(0).write_csv(table)
+    assert "to have rows" in refused("perturb", table, "--method", "nmf", "--level", 2)
+    assert "to have rows" in refused("measure", table, table)
     other = table.with_suffix(".txt")
     other.write_text("age\n1\n")
     assert "ends in .csv" in refused("perturb", other)

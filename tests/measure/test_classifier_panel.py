@@ -140,3 +140,31 @@ def test_bad_input():
             classifier_panel(table, table, labels, test_share=share)
     with pytest.raises(InvalidInputError, match="at least 4 rows"):
         classifier_panel([[1.0]], [[1.0]], ["a"])
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_a_class_that_training_rows_lack_counts_as_not_learned(name):
+    """Synthetic rows can lose a class; the score must not be that of the classes that are left."""
+    generator = np.random.default_rng(5)
+    labels = np.repeat([0, 1, 2], 30)
+    table = generator.normal(size=(90, 2)) + 20 * np.column_stack([labels == 1, labels == 2])
+    two = labels < 2
+    wrong, area = classifier_scores(table[two], labels[two], table, labels, name)
+    assert wrong >= 1 / 3
+    # both classes that are known are told from each other; rows of the third lie between or beside them
+    assert area <= (1 + 1 + 0.5) / 3
+    alone = labels == 2
+    assert classifier_scores(table[alone], labels[alone], table, labels, name) == (pytest.approx(2 / 3), 0.5)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_rows_that_are_all_alike_teach_the_commonest_class_and_no_more(name):
+    table, labels = np.ones((10, 3)), np.array([0] * 3 + [1] * 7)
+    test = np.random.default_rng(0).normal(size=(10, 3))
+    assert classifier_scores(table, labels, test, labels, name) == (pytest.approx(0.3), 0.5)
+
+
+def test_one_class_to_test_on_has_no_curve():
+    table = np.arange(8.0)[:, None]
+    with pytest.raises(InvalidInputError, match="test rows of at least two classes"):
+        classifier_scores(table, np.arange(8) % 2, table[:2], np.zeros(2, dtype=int), "tree")

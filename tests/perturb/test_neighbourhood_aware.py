@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from perturbed_tables import TABLE, make_table
+from scipy.spatial.distance import pdist
 
 from tacit.errors import InvalidInputError
 from tacit.perturb import NeighbourhoodAware
@@ -25,6 +26,15 @@ def naive_leaders(rows, radius):
 @given(seed=st.integers(0, 2**31), radius=st.floats(0.01, 3))
 def test_leader_clustering_agrees_with_all_distances(seed, radius):
     rows = np.random.default_rng(seed).random((60, 3)).round(1)  # rounded: duplicates, and distances that are equal
+    # a distance that is the radius but for rounding may go either way
+    assume(np.abs(pdist(rows) - radius).min() > 1e-9)
+    np.testing.assert_array_equal(leader_clusters(rows, radius).members, naive_leaders(rows, radius))
+
+
+@pytest.mark.parametrize("radius", range(1, 9))
+def test_rows_at_the_radius_itself_are_not_near(radius):
+    rows = np.random.default_rng(radius).integers(0, 10, size=(200, 3)).astype(float)  # whole numbers: no rounding
+    assert (pdist(rows) == radius).any()
     np.testing.assert_array_equal(leader_clusters(rows, radius).members, naive_leaders(rows, radius))
 
 

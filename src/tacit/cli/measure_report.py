@@ -30,10 +30,13 @@ _POINTS = 1500
 _COLUMNS_DRAWN = 12
 
 
-def release_report(before: Any, after: Any, found: ReleaseMeasures, seed: int) -> Report:
-    """Return the report of a measured release; `before` and `after` are the tables as polars frames."""
+def release_report(before: Any, after: Any, found: ReleaseMeasures, seed: int, about: str = "") -> Report:
+    """Return the report of a measured release; `before` and `after` are polars frames, `about` a word on them."""
     report = Report("A released table", FOR_THE_HOLDER)
-    report.text("Verdict", found.verdict)
+    report.text("Verdict", found.verdict, *([about] if about else []))
+    if found.left_out:
+        note = "These could not be measured on this table; everything else was."
+        report.table("Left out", ["what", "why"], [[name, why] for name, why in found.left_out.items()], note=note)
     report.table(
         "Distortion",
         ["metric", "value", "how to read it"],
@@ -60,10 +63,9 @@ def _meaning(name: str) -> str:
 
 
 def _use(report: Report, found: ReleaseMeasures) -> None:
-    report.text(
-        "Clusters kept",
-        f"{found.clustering_accuracy:.1%} of the rows stay in their cluster when k-means looks for {found.n_clusters}.",
-    )
+    if found.clustering_accuracy is not None:
+        kept = f"{found.clustering_accuracy:.1%} of the rows stay in their cluster"
+        report.text("Clusters kept", f"{kept} when k-means looks for {found.n_clusters}, with columns from 0 to 1.")
     if not found.panel:
         return
     shown = f"tested on {found.panel[0].test_rows} rows"
@@ -81,13 +83,15 @@ def _use(report: Report, found: ReleaseMeasures) -> None:
     report.table(
         "What classifiers learn", names, rows, note=f"Release: trained on released rows, {shown} kept out of training."
     )
-    short = [score.classifier.replace("naive-bayes", "bayes").replace("svm-", "svm\n") for score in found.panel]
+    short = [score.classifier.replace("-", "\n") for score in found.panel]
     areas = {"release": [score.auc for score in found.panel], "original": [score.auc_original for score in found.panel]}
     caption = "Bars of equal height: as much is learned from the release as from the original."
     report.figure("AUC by classifier", bars(short, areas, value_name="AUC"), caption)
 
 
 def _attacks(report: Report, found: ReleaseMeasures) -> None:
+    if not found.attacks:
+        return
     rows = []
     for finding in found.attacks:
         parts = [finding, finding.top_5] if hasattr(finding, "top_5") else [finding]
@@ -152,7 +156,8 @@ def _pictures(
     )
     if len(np.unique(before, axis=0)) < n_clusters:
         return
-    labels = cluster_labels((before, after), n_clusters, random_state=seed)
+    width = np.ptp(original, axis=0)
+    labels = cluster_labels((original[some] / width, released[some] / width), n_clusters, random_state=seed)
     report.figure(
         "Clusters",
         before_after(*places, colours=(labels[0], matched_labels(*labels))),

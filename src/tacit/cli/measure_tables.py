@@ -10,6 +10,7 @@ import typer
 
 from tacit.cli.output import print_json, print_table, progress
 from tacit.errors import InvalidInputError, words
+from tacit.validation import check_choice
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,10 +29,13 @@ def table(
     columns: str | None = typer.Option(
         None, help="Columns to measure, as in age,income; all but the label if not given."
     ),
-    neighbours: int = typer.Option(10, help="Number of neighbours."),
+    neighbours: int | None = typer.Option(None, help="Number of neighbours; 10 if not given."),
     clusters: int | None = typer.Option(None, help="Number of clusters; the number of classes, or 5, if not given."),
     test_rows: str = typer.Option(
         "original", help="Form of the rows that classifiers are tested on: original or released."
+    ),
+    missing: str = typer.Option(
+        "refuse", help="Missing values: refuse, or fill each table by the mean or median of its own columns."
     ),
     seed: int = typer.Option(0, help="Of all random choices."),
     output: Path = OUTPUT,
@@ -44,6 +48,8 @@ def table(
     with progress(5, quiet=as_json) as advance:
         advance("reading the tables")
         before, after, classes = _read_pair(original, released, label, columns)
+        (before, n_before), (after, n_after) = _filled(before, missing, original), _filled(after, missing, released)
+        filled = {"original": n_before, "released": n_after}
         from tacit.measure.release import measure_release
 
         found = measure_release(
@@ -59,19 +65,24 @@ def table(
         from tacit.cli.measure_report import release_report
 
         output.mkdir(parents=True, exist_ok=True)
-        release_report(before, after, found, seed).write(output / "report.html")
-        result = {"rows": before.height, "columns": before.columns, "label": label, **found.to_dict()}
+        release_report(before, after, found, seed, _about_filled(filled, missing)).write(output / "report.html")
+        about = {"rows": before.height, "columns": before.columns, "label": label, "missing_filled": filled}
+        result = {**about, **found.to_dict()}
         (output / "result.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
     if as_json:
         print_json(result)
         return
     typer.echo(found.verdict)
+    if any(filled.values()):
+        typer.echo(_about_filled(filled, missing))
     print_table("Distortion", ["metric", "value"], [[name, f"{value:.4g}"] for name, value in found.distortion.items()])
     rows = [
         [finding.attack, finding.measure, f"{finding.recovered:.3f}", f"{finding.baseline:.3f}", _yes(finding.leaks)]
         for finding in found.attacks
     ]
     print_table("Attacks", ["attack", "measure", "recovered", "without the release", "leaks"], rows)
+    if found.left_out:
+        print_table("Left out", ["what", "why"], [[name, why] for name, why in found.left_out.items()])
     typer.echo(f"Report: {output / 'report.html'}")
 
 
@@ -82,14 +93,15 @@ def _yes(value: bool) -> str:
 def _read_pair(
     original: Path, released: Path, label: str | None, columns: str | None
 ) -> tuple[pl.DataFrame, pl.DataFrame, Any]:
-    from tacit.data.frames import read_frame
+    from tacit.cli.perturb_tables import read_table
 
-    before, after = read_frame(original), read_frame(released)
+    before, after = read_table(original), read_table(released)
     if before.height != after.height:
         raise InvalidInputError(
             f"{released} to have {before.height} rows, as {original} has",
             words(f"{after.height}"),
-            "Measure a release whose row i belongs to row i of the table.",
+            "Measure a release whose row i belongs to row i of the table; rows of private-table belong to none, and are "
+            "measured by tacit perturb --compare.",
         )
     classes = None
     if label is not None:
@@ -99,6 +111,43 @@ def _read_pair(
         wanted = [name.strip() for name in columns.split(",")]
         before, after = _selected(before, wanted, original), _selected(after, wanted, released)
     return before, after, classes
+
+
+def _filled(table: pl.DataFrame, missing: str, file: Path) -> tuple[pl.DataFrame, int]:
+    """Return the table with its gaps filled from its own columns, and how many there were; tables without any as they are."""
+    import polars as pl
+
+    from tacit.perturb.table import MISSING, fill_missing, listed, read_chosen
+
+    check_choice(missing, "--missing", MISSING)
+    gaps = {name: int((table[name].is_null() | _is_nan(table[name])).sum()) for name in table.columns}
+    numbers = table.with_columns(pl.col(pl.Boolean).cast(pl.Float64))
+    if not any(gaps.values()) or not all(kind.is_numeric() for kind in numbers.dtypes):
+        return table, 0  # what is no number is refused by the measures, and named there
+    if missing == "refuse":
+        where = [name for name, count in gaps.items() if count]
+        raise InvalidInputError(
+            f"{file} to have no missing values",
+            words(f"{sum(gaps.values())} in {listed(where)}"),
+            "Fill them, or give --missing mean or --missing median.",
+        )
+    chosen = read_chosen(numbers)
+    values, _, count = fill_missing(chosen.values, missing, chosen.names)
+    return pl.DataFrame(values, schema=list(chosen.names)), count
+
+
+def _is_nan(column: pl.Series) -> Any:
+    return column.is_nan().fill_null(False) if column.dtype.is_float() else False
+
+
+def _about_filled(filled: dict[str, int], missing: str) -> str:
+    """Return how many values were filled in, as a sentence; nothing if none were."""
+    if not any(filled.values()):
+        return ""
+    return (
+        f"Missing values filled by the {missing} of their column: {filled['original']} in the original, "
+        f"{filled['released']} in the release. All figures count them as values."
+    )
 
 
 def _labels(before: pl.DataFrame, after: pl.DataFrame, label: str, original: Path, released: Path) -> Any:

@@ -47,9 +47,9 @@ def perturb(
 
     Writes the release, and a folder with report.html and result.json, which are for the holder.
     """
-    from tacit.data.frames import read_frame
+    from tacit.cli.perturb_tables import read_table
 
-    frame = read_frame(table)
+    frame = read_table(table)
     if compare:
         from tacit.cli.perturb_compare import compare_methods
 
@@ -62,6 +62,7 @@ def perturb(
             delta=delta,
             bounds=bounds,
             clusters=clusters,
+            missing=missing,
             seed=0 if seed is None else seed,
             folder=report,
             quiet=as_json,
@@ -92,7 +93,7 @@ def perturb(
         _write(released, output)
         from tacit.cli.perturb_report import write_report
 
-        result = {"table": str(table), "method": method, "output": str(output), **found}
+        result = {"table": str(table), "method": method, "output": str(output), "label": label, **found}
         write_report(frame, released, result, report)
     if as_json:
         print_json(result)
@@ -118,6 +119,7 @@ def _show_comparison(result: dict[str, Any], folder: Path, as_json: bool) -> Non
         for point in result["releases"]
     ]
     print_table(result["title"], ["method", "setting", result["utility"], "leak", ""], rows)
+    typer.echo(result["verdict"])
     typer.echo(f"Report: {folder / 'report.html'}")
 
 

@@ -13,11 +13,13 @@ from tacit.errors import InvalidInputError, words
 if TYPE_CHECKING:
     import polars as pl
 
+    from tacit.perturb.compare import Compared
+
 MOST_ROWS = 6000
 SUMMARY = (
     "Every method at several settings: what an analyst keeps, against the most that an attacker gains from the release over one "
-    "who has not seen it (of six attacks). Top left is best. Only the private table has a guarantee; the others may fall to an "
-    "attack that is not among these six. For the holder: everything was computed without protection."
+    "who has not seen it. Top left is best. Only the private table has a guarantee; the others may fall to an "
+    "attack that is not among these. For the holder: everything was computed without protection."
 )
 
 
@@ -31,6 +33,7 @@ def compare_methods(
     delta: float,
     bounds: str | None,
     clusters: int,
+    missing: str,
     seed: int,
     folder: Path,
     quiet: bool,
@@ -39,11 +42,13 @@ def compare_methods(
     import numpy as np
 
     from tacit.perturb.compare import COMPARED, compare_releases
+    from tacit.perturb.frontier import choice_in_words
     from tacit.perturb.table import fill_missing, read_chosen
 
     table, classes = without_label(frame, label)
     chosen = read_chosen(table, None if columns is None else [name.strip() for name in columns.split(",")], "pass")
-    values, _, _ = fill_missing(chosen.values, "refuse", chosen.names)
+    values, _, n_filled = fill_missing(chosen.values, missing, chosen.names)
+    of_all = f" of {len(values)}" if len(values) > MOST_ROWS else ""
     if len(values) > MOST_ROWS:
         some = np.sort(np.random.default_rng(seed).permutation(len(values))[:MOST_ROWS])
         values, classes = values[some], None if classes is None else classes[some]
@@ -56,20 +61,30 @@ def compare_methods(
             delta=delta,
             bounds=_pairs(bounds, chosen.names),
             n_clusters=clusters,
+            names=chosen.names,
             random_state=seed,
             advance=advance,
         )
     utility = "clustering accuracy" if classes is None else "AUC"
+    reference = _reference(values, classes, seed)
     result = {
-        "title": f"{len(values)} rows, {values.shape[1]} columns",
+        "verdict": choice_in_words(points, reference, utility),
+        "title": f"{len(values)}{of_all} rows, {values.shape[1]} columns",
         "utility": utility,
-        "leak": "largest gain of six attacks",
+        "leak": f"largest gain of {_number_of_attacks(points)} attacks",
+        "original": reference,
+        "columns_left_out": [name for name in table.columns if name not in chosen.names],
+        "missing_filled": n_filled,
         "releases": [point.to_dict() for point in points],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    _report(result, _reference(values, classes, seed)).write(folder / "report.html")
+    _report(result, points, reference).write(folder / "report.html")
     (folder / "result.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
     return result
+
+
+def _number_of_attacks(points: list[Compared]) -> int:
+    return max((len(point.attacks) for point in points), default=0)
 
 
 def _pairs(bounds: str | None, names: tuple[str, ...]) -> list[tuple[float, float]] | None:
@@ -88,44 +103,65 @@ def _reference(values: Any, classes: Any, seed: int) -> float:
     """Return the utility of the original table: that of a release that changes nothing."""
     if classes is None:
         return 1.0
-    import numpy as np
-
     from tacit.measure import classifier_scores
-    from tacit.perturb.compare import TEST_SHARE
+    from tacit.perturb.compare import rows_kept_out
 
-    kept_out = np.random.default_rng(seed).random(len(values)) < TEST_SHARE
-    train, test = ~kept_out, kept_out
-    return float(classifier_scores(values[train], classes[train], values[test], classes[test], "logistic-l1")[1])
+    test = rows_kept_out(classes, len(values), seed)
+    return float(classifier_scores(values[~test], classes[~test], values[test], classes[test], "logistic-l1")[1])
 
 
-def _report(result: dict[str, Any], reference: float) -> Any:
+def _report(result: dict[str, Any], points: list[Compared], reference: float) -> Any:
     from tacit.perturb.compare import PRIVATE
+    from tacit.perturb.frontier import frontier
     from tacit.report import Report
     from tacit.report.frontiers import release_frontier
 
-    measured = [point for point in result["releases"] if point["utility"] is not None]
+    measured = [point for point in points if point.utility is not None and point.leak is not None]
     lines: dict[str, list[tuple[float, float, str]]] = {}
     for point in measured:
-        short = point["setting"].split()[-1]
-        lines.setdefault(point["method"], []).append((point["leak"], point["utility"], short))
+        lines.setdefault(point.method, []).append((point.leak or 0, point.utility or 0, point.setting.split()[-1]))
     report = Report("Ways to release a table", SUMMARY)
+    report.text("In words", result["verdict"], _about(result))
     figure = release_frontier(
-        lines, utility_name=result["utility"], leak_name=result["leak"], reference=reference, highlight=PRIVATE
+        lines,
+        best=[(point.leak or 0, point.utility or 0) for point in frontier(points)],
+        utility_name=result["utility"],
+        leak_name=result["leak"],
+        reference=reference,
+        highlight=PRIVATE,
     )
-    report.figure("Use against leak", figure, "Numbers at points: distortion, or epsilon for the private table.")
-    attacks = list(dict.fromkeys(name for point in measured for name in point["attacks"]))
+    caption = (
+        "Along a line markers grow with the setting: distortion, or epsilon for the private table. The grey line joins the "
+        "releases that no other one beats in both; settings are written beside some of them."
+    )
+    report.figure("Use against leak", figure, caption)
+    attacks = list(dict.fromkeys(name for point in measured for name in point.attacks))
     rows = [
         [
-            point["method"],
-            point["setting"],
-            f"{point['utility']:.3f}",
-            *(f"{point['attacks'][name]:.3f}" for name in attacks),
+            point.method,
+            point.setting,
+            f"{point.utility:.3f}",
+            *(f"{point.attacks[name]:.3f}" if name in point.attacks else "-" for name in attacks),
         ]
         for point in measured
     ]
     note = "Gain of each attack over the same attacker without the release, as a share of what there is to gain."
     report.table("All releases", ["method", "setting", result["utility"], *attacks], rows, note=note)
-    notes = [[point["method"], point["setting"], point["note"]] for point in result["releases"] if point["note"]]
+    notes: dict[tuple[str, str], list[str]] = {}
+    for point in points:
+        if point.note:
+            notes.setdefault((point.method, point.note), []).append(point.setting)
     if notes:
-        report.table("Notes", ["method", "setting", ""], notes)
+        texts = [[method, ", ".join(filter(None, settings)), note] for (method, note), settings in notes.items()]
+        report.table("Notes", ["method", "settings", ""], texts)
     return report
+
+
+def _about(result: dict[str, Any]) -> str:
+    """Return what was compared, and what was left out of it."""
+    said = [f"Compared on {result['title']}."]
+    if result["missing_filled"]:
+        said.append(f"{result['missing_filled']} missing values were filled.")
+    if result["columns_left_out"]:
+        said.append(f"Left out: {', '.join(result['columns_left_out'])}.")
+    return " ".join(said)

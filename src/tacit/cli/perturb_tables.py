@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import InvalidInputError, words
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import polars as pl
+
+
+def read_table(path: Path) -> pl.DataFrame:
+    """Read a table, and refuse one without rows: its columns would pass for text."""
+    from tacit.data.frames import read_frame
+
+    frame = read_frame(path)
+    if not frame.height:
+        raise InvalidInputError(f"{path} to have rows", words("names of columns only"), "Give the table with its rows.")
+    return frame
 
 
 def without_label(frame: pl.DataFrame, label: str | None) -> tuple[pl.DataFrame, Any]:
@@ -49,7 +61,34 @@ def release_changed(
             measures[words_] = len(getattr(release, name))
     if hasattr(release, "n_unchanged_"):
         measures["rows released as they were"] = release.n_unchanged_
-    return released, {"guarantee": release.guarantee_.to_dict(), "measures": measures}
+    found = {"guarantee": release.guarantee_.to_dict(), "measures": measures}
+    if method == "hide-membership":
+        found |= _memberships(release, table)
+    return released, found
+
+
+def _memberships(release: Any, table: pl.DataFrame) -> dict[str, Any]:
+    """Return what became of rows that moved or were to move, and the clusters by the numbers that `--hide` uses."""
+    import polars as pl
+
+    before, after = release.labels_, release.new_labels_
+    said = {"changes_": "moved as asked", "missed_": "not where asked", "side_effects_": "side effect"}
+    rows = [
+        {"row": int(row), "before": int(before[row]), "after": int(after[row]), "what": what}
+        for name, what in said.items()
+        for row in getattr(release, name)
+    ]
+    numeric = table.select(pl.col(name) for name, kind in table.schema.items() if kind.is_numeric())
+    clusters = [
+        {
+            "cluster": number,
+            "rows before": int((before == number).sum()),
+            "rows after": int((after == number).sum()),
+            "means before": numeric.filter(pl.Series(before == number)).mean().row(0, named=True),
+        }
+        for number in range(release.n_clusters)
+    ]
+    return {"rows": rows, "clusters": clusters}
 
 
 def release_privately(

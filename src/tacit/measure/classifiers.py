@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import InvalidInputError, words
 from tacit.validation import check_choice
 
 # The rows on which a kernel machine is trained at most, unless asked otherwise: its time grows faster than their square.
@@ -115,9 +116,15 @@ def classifier_scores(
     -------
     tuple of float
         The share of wrong answers, and the area under the ROC curve. With more than two classes it is the mean over
-        the classes of each against all others, left out those that the test rows do not have.
+        the classes of each against all others, left out those that the test rows do not have. A class that is not among
+        the training rows, as synthetic rows can lose one, counts 0.5: nothing is learned of it. So do training rows that are
+        all alike.
     """
     name = check_choice(classifier, "classifier", CLASSIFIERS)
+    names, counts = np.unique(train_labels, return_counts=True)
+    if len(names) < 2 or not np.ptp(train, axis=0).any():
+        # One class, or rows that are all alike: all that can be said is the class that most have.
+        return float(np.mean(test_labels != names[counts.argmax()])), 0.5
     if name.startswith("svm") and kernel_rows is not None and len(train) > kernel_rows:
         train, train_labels = _fewer(train, train_labels, kernel_rows, random_state)
     model = _MAKERS[name](random_state)
@@ -163,12 +170,14 @@ def _log_odds(logs: NDArray[np.float64]) -> NDArray[np.float64]:
 def _auc(scores: NDArray[np.float64], labels: NDArray[Any], classes: NDArray[Any]) -> float:
     from sklearn.metrics import roc_auc_score
 
-    if len(classes) == 2:
-        second = scores if scores.ndim == 1 else scores[:, 1]
-        return float(roc_auc_score(labels == classes[1], second))
-    areas = [
-        roc_auc_score(labels == name, scores[:, place])
-        for place, name in enumerate(classes)
-        if 0 < np.count_nonzero(labels == name) < len(labels)
-    ]
+    tested = np.unique(labels)
+    if len(tested) < 2:
+        raise InvalidInputError(
+            "test rows of at least two classes", words(f"one class, {tested[0]}"), "Test on more rows."
+        )
+    by_class = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+    if len(tested) == 2 and set(tested) == set(classes):
+        return float(roc_auc_score(labels == classes[1], by_class[:, 1]))
+    place = {name: number for number, name in enumerate(classes)}
+    areas = [roc_auc_score(labels == name, by_class[:, place[name]]) if name in place else 0.5 for name in tested]
     return float(np.mean(areas))

@@ -140,6 +140,19 @@ def area_under_curve(original: Any, released: Any, labels: Any, classifier: str,
 
 def as_labels(labels: Any, n_rows: int) -> NDArray[Any]:
     """Return the class of each row, or say what is wrong with them."""
+    values = label_values(labels, n_rows)
+    names, counts = np.unique(values, return_counts=True)
+    rare = [str(name) for name, count in zip(names, counts, strict=True) if count < 2]
+    if len(names) < 2 or rare:
+        got = f"one row only of {listed(rare)}" if rare else f"one class, {names[0]}"
+        raise InvalidInputError(
+            "at least two classes with at least two rows each", words(got), "Join rare classes, or drop their rows."
+        )
+    return values
+
+
+def label_values(labels: Any, n_rows: int) -> NDArray[Any]:
+    """Return a label for each row, none missing, whether or not they make classes to learn."""
     values = np.asarray(labels)
     missing = sum(value is None or (isinstance(value, float) and isnan(value)) for value in values.ravel().tolist())
     if values.dtype.kind == "O" and not missing:
@@ -148,13 +161,6 @@ def as_labels(labels: Any, n_rows: int) -> NDArray[Any]:
         got = f"{missing} missing" if missing else f"shape {values.shape}"
         raise InvalidInputError(
             f"a label for each of the {n_rows} rows", words(got), "Give the classes in the order of the rows."
-        )
-    names, counts = np.unique(values, return_counts=True)
-    rare = [str(name) for name, count in zip(names, counts, strict=True) if count < 2]
-    if len(names) < 2 or rare:
-        got = f"one row only of {listed(rare)}" if rare else f"one class, {names[0]}"
-        raise InvalidInputError(
-            "at least two classes with at least two rows each", words(got), "Join rare classes, or drop their rows."
         )
     return values
 

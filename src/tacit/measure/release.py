@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import InvalidInputError, words
 from tacit.measure.attacks import (
     Finding,
     attribute_inference,
@@ -18,6 +20,7 @@ from tacit.measure.attacks import (
     record_linkage,
     spectral_filtering,
 )
+from tacit.measure.attempts import Attempts
 from tacit.measure.classifiers import CLASSIFIERS
 from tacit.measure.clusters import clustering_accuracy
 from tacit.measure.correlation import canonical_correlation, correlation_measure
@@ -29,13 +32,17 @@ from tacit.measure.distortion import (
     value_difference,
 )
 from tacit.measure.neighbours import neighbour_overlap, neighbour_rank_change
-from tacit.measure.pairs import Pair, table_pair
-from tacit.measure.panel import PanelScore, TestRows, as_labels, classifier_panel
+from tacit.measure.pairs import Pair, listed, table_pair
+from tacit.measure.panel import PanelScore, TestRows, classifier_panel, label_values
 from tacit.measure.verdict import verdict
-from tacit.validation import check_count
+from tacit.validation import check_choice, check_count, check_seed
 
 # Clusters and classifiers of larger tables are measured on a random choice of this many rows.
 ROWS_FOR_USE = 20_000
+# Squares, and sums of them, of values and of differences between these sizes can be computed.
+_SMALLEST, _LARGEST = 1e-100, 1e100
+NEIGHBOURS, CLUSTERS = 10, 5
+"""What is looked for if nothing is asked: so many neighbours, and without classes so many clusters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,24 +55,28 @@ class ReleaseMeasures:
         Each metric by its name.
     n_clusters : int
         Number of clusters looked for.
-    clustering_accuracy : float
-        Share of rows that stay in their cluster.
+    clustering_accuracy : float or None
+        Share of rows that stay in their cluster; None where k-means could not be asked.
     panel : tuple of PanelScore
         What classifiers learn; empty without labels.
     attacks : tuple of Finding
         What attackers recover.
+    left_out : dict of str to str
+        What could not be measured on this table, and why: names of metrics, of classifiers, of attacks.
     """
 
     distortion: dict[str, float]
     n_clusters: int
-    clustering_accuracy: float
+    clustering_accuracy: float | None
     panel: tuple[PanelScore, ...]
     attacks: tuple[Finding, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
         """What is kept and what leaks, in words."""
-        return verdict(self.clustering_accuracy, self.panel, self.attacks)
+        missed = sum(name in self.left_out for name in ATTACKS)
+        return verdict(self.clustering_accuracy, self.panel, self.attacks, n_missed=missed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -76,6 +87,7 @@ class ReleaseMeasures:
             "clustering_accuracy": self.clustering_accuracy,
             "panel": [asdict(score) for score in self.panel],
             "attacks": [finding.to_dict() for finding in self.attacks],
+            "left_out": self.left_out,
         }
 
 
@@ -84,7 +96,7 @@ def measure_release(
     released: Any,
     labels: Any = None,
     *,
-    n_neighbours: int = 10,
+    n_neighbours: int | None = None,
     n_clusters: int | None = None,
     classifiers: Sequence[str] = CLASSIFIERS,
     test_rows: TestRows = "original",
@@ -93,9 +105,14 @@ def measure_release(
 ) -> ReleaseMeasures:
     """Measure a release by all metrics, the panel of classifiers if there are labels, and all attacks.
 
-    Neighbours and clusters are measured with both tables in standard deviations of the original's columns, so that no unit
-    counts more than another. Clusters and classifiers of tables of more than 20,000 rows are measured on a random
-    choice of that many; neighbours and attacks choose as their own functions do.
+    So that no unit counts more than another, neighbours are measured with both tables in standard deviations of the
+    original's columns, and clusters with columns from 0 to 1, in which methods of `tacit.perturb` look for them. Clusters
+    and classifiers of tables of more than 20,000 rows are measured on a random choice of that many; neighbours and attacks
+    choose as their own functions do.
+
+    What a small or odd table does not allow is left out, with the reason in `left_out`, where the function itself would
+    raise: as canonical correlations of more columns than rows, or a class of one row. What is asked by hand and cannot be
+    had is an error all the same, and so are tables and labels that do not fit together.
 
     Parameters
     ----------
@@ -103,8 +120,8 @@ def measure_release(
         The table, without labels and without constant columns, and its release.
     labels : array-like of shape (n_rows,), optional
         The class of each row.
-    n_neighbours : int
-        The k of the neighbour metrics.
+    n_neighbours : int, optional
+        The k of the neighbour metrics; 10 if not given.
     n_clusters : int, optional
         Number of clusters; if not given, the number of classes, or five without labels.
     classifiers, test_rows :
@@ -128,63 +145,111 @@ def measure_release(
     (True, ())
     """
     advance("distortion")
-    pair = table_pair(original, released, least_rows=6, varying=True)
-    classes = None if labels is None else as_labels(labels, len(pair.original))
-    usual = 5 if classes is None else len(np.unique(classes))
-    count = usual if n_clusters is None else check_count(n_clusters, "n_clusters")
+    pair = table_pair(original, released, least_rows=2, varying=True)
+    _check_sizes(pair)
+    classes = None if labels is None else label_values(labels, len(pair.original))
+    names = [check_choice(name, "classifiers", CLASSIFIERS) for name in classifiers]
+    check_choice(test_rows, "test_rows", ("original", "released"))
+    check_seed(random_state)
+    count = _usual_clusters(classes) if n_clusters is None else check_count(n_clusters, "n_clusters")
+    attempts = Attempts()
     scaled = _in_deviations(pair)
-    distortion = _distortion(pair, scaled, n_neighbours, random_state)
+    distortion = _distortion(pair, scaled, n_neighbours, random_state, attempts)
     advance("clusters and classifiers")
-    some = _some_rows(len(pair.original), random_state)
-    accuracy = clustering_accuracy(
-        scaled.original[some], scaled.released[some], n_clusters=count, random_state=random_state
+    some, width = _some_rows(len(pair.original), random_state), np.ptp(pair.original, axis=0)
+    accuracy = attempts.take(
+        "clusters",
+        lambda: clustering_accuracy(
+            pair.original[some] / width, pair.released[some] / width, n_clusters=count, random_state=random_state
+        ),
+        asked=n_clusters is not None,
     )
     panel: tuple[PanelScore, ...] = ()
     if classes is not None:
-        some = some[_has_company(classes[some])]
-        panel = classifier_panel(
-            pair.original[some],
-            pair.released[some],
-            classes[some],
-            classifiers=classifiers,
-            test_rows=test_rows,
-            random_state=random_state,
-        )
+        chosen = some[_with_company(classes[some], attempts)]
+        panel = _panel(pair, classes, chosen, names, attempts, test_rows=test_rows, random_state=random_state)
     advance("attacks")
-    attacks = all_attacks(original, released, random_state=random_state)
+    tried = (attempts.take(name, partial(run, original, released, random_state)) for name, run in ATTACKS.items())
+    attacks = tuple(finding for finding in tried if finding is not None)
     advance("report")
-    return ReleaseMeasures(distortion, count, accuracy, panel, attacks)
+    return ReleaseMeasures(distortion, count, accuracy, panel, attacks, attempts.left_out)
 
 
 def all_attacks(original: Any, released: Any, *, random_state: int = 0) -> tuple[Finding, ...]:
     """Run every attack with its own defaults; attribute inference only where there are two columns."""
     pair = table_pair(original, released, least_rows=6, varying=True)
-    found: list[Finding] = [
-        record_linkage(original, released, random_state=random_state),
-        known_sample_regression(original, released, random_state=random_state),
-        spectral_filtering(original, released),
-        noise_estimation(original, released, method="bayes"),
-        noise_estimation(original, released, method="pca"),
-        membership(original, released, random_state=random_state),
-    ]
-    if len(pair.names) > 1:
-        found.append(attribute_inference(original, released, random_state=random_state))
-    return tuple(found)
+    alone = len(pair.names) == 1
+    return tuple(
+        run(original, released, random_state)
+        for name, run in ATTACKS.items()
+        if not (alone and name == "attribute inference")
+    )
 
 
-def _distortion(pair: Pair, scaled: Pair, k: int, seed: int) -> dict[str, float]:
+ATTACKS: dict[str, Callable[[Any, Any, int], Finding]] = {
+    "record linkage": lambda a, b, seed: record_linkage(a, b, random_state=seed),
+    "known-sample regression": lambda a, b, seed: known_sample_regression(a, b, random_state=seed),
+    "spectral filtering": lambda a, b, seed: spectral_filtering(a, b),
+    "Bayes estimate of the noise": lambda a, b, seed: noise_estimation(a, b, method="bayes"),
+    "principal components without the noise": lambda a, b, seed: noise_estimation(a, b, method="pca"),
+    "membership": lambda a, b, seed: membership(a, b, random_state=seed),
+    "attribute inference": lambda a, b, seed: attribute_inference(a, b, random_state=seed),
+}
+"""Every attack with its own defaults, by the name that it has in a report."""
+
+
+def _distortion(pair: Pair, scaled: Pair, asked: int | None, seed: int, attempts: Attempts) -> dict[str, float]:
+    k = NEIGHBOURS if asked is None else asked
     tables, in_deviations = (pair.original, pair.released), (scaled.original, scaled.released)
-    return {
-        "value difference (VD)": value_difference(*tables),
-        "rank position (RP)": rank_position(*tables),
-        "rank maintenance (RM)": rank_maintenance(*tables),
-        "attribute rank change (CP)": attribute_rank_change(*tables),
-        "attribute rank maintenance (CK)": attribute_rank_maintenance(*tables),
-        "correlation measure (CM)": correlation_measure(*tables),
-        "canonical correlation (CCA)": canonical_correlation(*tables),
-        f"neighbour overlap (of {k})": neighbour_overlap(*in_deviations, k=k, random_state=seed),
-        f"neighbour rank change (of {k})": neighbour_rank_change(*in_deviations, k=k, random_state=seed),
+    plain: dict[str, Callable[..., float]] = {
+        "value difference (VD)": value_difference,
+        "rank position (RP)": rank_position,
+        "rank maintenance (RM)": rank_maintenance,
+        "attribute rank change (CP)": attribute_rank_change,
+        "attribute rank maintenance (CK)": attribute_rank_maintenance,
+        "correlation measure (CM)": correlation_measure,
+        "canonical correlation (CCA)": canonical_correlation,
     }
+    near: dict[str, Callable[..., float]] = {
+        f"neighbour overlap (of {k})": neighbour_overlap,
+        f"neighbour rank change (of {k})": neighbour_rank_change,
+    }
+    found = {name: attempts.take(name, partial(metric, *tables)) for name, metric in plain.items()}
+    for name, metric in near.items():
+        measure = partial(metric, *in_deviations, k=k, random_state=seed)
+        found[name] = attempts.take(name, measure, asked=asked is not None)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _panel(
+    pair: Pair, classes: NDArray[Any], rows: NDArray[np.intp], names: list[str], attempts: Attempts, **settings: Any
+) -> tuple[PanelScore, ...]:
+    """Return the scores of those classifiers that can be had; all of them split the rows alike."""
+    found = np.unique(classes[rows])
+    if len(found) < 2:
+        got = f"one, {found[0]}" if len(found) else "none"
+        attempts.left_out["classifiers"] = f"need at least two classes with at least two rows each; got {got}"
+        return ()
+    parts = pair.original[rows], pair.released[rows], classes[rows]
+    tried = (attempts.take(name, partial(classifier_panel, *parts, classifiers=[name], **settings)) for name in names)
+    return tuple(scores[0] for scores in tried if scores is not None)
+
+
+def _usual_clusters(classes: NDArray[Any] | None) -> int:
+    """Return the number of classes that have more than one row, or the usual number where that is no clustering."""
+    count = 0 if classes is None else int(np.sum(np.unique(classes, return_counts=True)[1] > 1))
+    return count if count > 1 else CLUSTERS
+
+
+def _check_sizes(pair: Pair) -> None:
+    largest = max(float(np.abs(pair.original).max()), float(np.abs(pair.released).max()))
+    narrowest = float(np.ptp(pair.original, axis=0).min())
+    if largest > _LARGEST or narrowest < _SMALLEST:
+        raise InvalidInputError(
+            f"values up to {_LARGEST:g} in columns that are at least {_SMALLEST:g} wide",
+            words(f"{largest:.3g}, and a column {narrowest:.3g} wide"),
+            "Give the columns in other units, in both tables.",
+        )
 
 
 def _in_deviations(pair: Pair) -> Pair:
@@ -198,8 +263,12 @@ def _some_rows(n_rows: int, seed: int) -> NDArray[np.intp]:
     return np.sort(np.random.default_rng(seed).choice(n_rows, ROWS_FOR_USE, replace=False))
 
 
-def _has_company(classes: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which rows have another of their class among those chosen."""
-    _, places, counts = np.unique(classes, return_inverse=True, return_counts=True)
+def _with_company(classes: NDArray[Any], attempts: Attempts) -> NDArray[np.bool_]:
+    """Return which rows have another of their class among those chosen; the others cannot be learned from and tested."""
+    names, places, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    rare = [str(name) for name in names[counts < 2]]
+    if rare:
+        why = f"classifiers need two rows of a class, one to learn from and one to test on: {listed(rare)}"
+        attempts.left_out[f"{len(rare)} classes of one row" if len(rare) > 1 else "a class of one row"] = why
     found: NDArray[np.bool_] = counts[places] > 1
     return found

@@ -13,20 +13,26 @@ from tacit.measure.panel import PanelScore
 _LINKED, _RECOVERED = 0.1, 0.5
 # Up to these losses of AUC, or shares of rows in another cluster, use is kept, or partly kept.
 _KEPT, _PARTLY = 0.02, 0.1
+# Up to this AUC nothing worth mentioning was learned.
+_CHANCE = 0.55
 NO_PROOF = "Attacks that find nothing prove nothing, and this release carries no guarantee that tacit could check."
 
 
-def verdict(clustering_accuracy: float, panel: Sequence[PanelScore], attacks: Sequence[Finding]) -> str:
+def verdict(
+    clustering_accuracy: float | None, panel: Sequence[PanelScore], attacks: Sequence[Finding], *, n_missed: int = 0
+) -> str:
     """Return what a release keeps and what it gives away, the strongest attack named.
 
     Parameters
     ----------
-    clustering_accuracy : float
-        Share of rows that stay in their cluster; the measure of use where there is no panel.
+    clustering_accuracy : float or None
+        Share of rows that stay in their cluster; the measure of use where there is no panel. None if it is not known.
     panel : sequence of PanelScore
         What classifiers learn from the release.
     attacks : sequence of Finding
         What attackers recover.
+    n_missed : int
+        How many attacks could not be run on this table.
 
     Returns
     -------
@@ -37,16 +43,27 @@ def verdict(clustering_accuracy: float, panel: Sequence[PanelScore], attacks: Se
         before = float(np.mean([score.auc_original for score in panel]))
         after = float(np.mean([score.auc for score in panel]))
         loss, use = before - after, f"mean AUC {after:.3f} where the original has {before:.3f}"
+    elif clustering_accuracy is None:
+        return (
+            f"The use of the release could not be measured on this table; it {_privacy(attacks, n_missed)}. {NO_PROOF}"
+        )
     else:
         loss, use = 1 - clustering_accuracy, f"{clustering_accuracy:.1%} of the rows stay in their cluster"
+    if panel and before <= _CHANCE:
+        kept = "has no use to keep: its classes cannot be learned from the original either"
+        return f"The release {kept} ({use}, and 0.5 is chance); it {_privacy(attacks, n_missed)}. {NO_PROOF}"
     kept = "keeps its use" if loss <= _KEPT else "keeps part of its use" if loss <= _PARTLY else "loses much of its use"
-    return f"The release {kept} ({use}) and {_privacy(attacks)}. {NO_PROOF}"
+    return f"The release {kept} ({use}) and {_privacy(attacks, n_missed)}. {NO_PROOF}"
 
 
-def _privacy(attacks: Sequence[Finding]) -> str:
+def _privacy(attacks: Sequence[Finding], n_missed: int) -> str:
     leaking = [finding for finding in attacks if finding.leaks]
+    if not attacks:
+        return "withstood nothing: no attack could be run on this table"
     if not leaking:
-        return "gave nothing beyond chance to any attack here"
+        could = "the one attack" if len(attacks) == 1 else f"any of the {len(attacks)} attacks"
+        any_attack = f"{could} that could be run" if n_missed else "any attack here"
+        return f"gave nothing beyond chance to {any_attack}"
     serious = [finding for finding in leaking if _is_serious(finding)]
     strongest = max(serious or leaking, key=_strength)
     degree = "hides little" if serious else "leaks"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -67,7 +67,7 @@ class Release(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
     def _fit(self, X: Any, y: Any) -> tuple[Chosen, Rows]:
         chosen = self._read(X, reset=True)
         values, self._fills, self.n_imputed_ = fill_missing(chosen.values, self.missing, chosen.names)
-        _check_varied(values, chosen.names)
+        check_varied(values, chosen.names)
         self._seed = secrets.randbits(128) if self.random_state is None else check_seed(self.random_state)
         self._scaling = Scaling.of(values, self.scale)
         scaled = self._scaling.down(values)
@@ -158,7 +158,8 @@ class Release(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         return tags
 
 
-def _check_varied(values: Rows, names: tuple[str, ...]) -> None:
+def check_varied(values: Rows, names: Sequence[str]) -> None:
+    """Raise where there is one row only, or where a column has one value only, naming it."""
     if len(values) < 2:
         raise InvalidInputError(
             "a table of at least two rows (n_samples = 2)",
@@ -170,5 +171,5 @@ def _check_varied(values: Rows, names: tuple[str, ...]) -> None:
         raise InvalidInputError(
             "columns that vary",
             words(f"the same value in every row of {listed(constant)}"),
-            "Leave these columns out by columns=: no method here would change them.",
+            "Leave these columns out by columns= (--columns): no method here would change them.",
         )

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, words
 from tacit.measure import attacks as attacking
 from tacit.measure import classifier_scores, clustering_accuracy, label_agreement
 from tacit.measure.attacks import Finding
+from tacit.measure.attempts import Attempts
 from tacit.measure.clusters import cluster_labels
+from tacit.perturb.base import check_varied
 from tacit.perturb.clusters import k_means
 from tacit.perturb.named import NEED_LABELS, RELEASES, named_release
 from tacit.perturb.private_table import PrivateTable
@@ -22,6 +25,7 @@ from tacit.validation import check_seed
 PRIVATE = "private-table"
 COMPARED = (*(name for name in RELEASES if name != "hide-membership"), PRIVATE)
 TEST_SHARE = 0.3
+LEAST_ROWS = 10
 BOUNDS_FROM_DATA = "bounds taken from the data, for this comparison only: a real release needs public ones"
 
 
@@ -69,6 +73,7 @@ def compare_releases(
     classifier: str = "logistic-l1",
     n_clusters: int = 3,
     settings: Mapping[str, Any] | None = None,
+    names: Sequence[str] | None = None,
     random_state: int = 0,
     advance: Callable[[str], None] = lambda stage: None,
 ) -> list[Compared]:
@@ -77,10 +82,10 @@ def compare_releases(
     Parameters
     ----------
     table : ndarray of shape (n_rows, n_columns)
-        Numbers, none missing.
+        Numbers, none missing; no column constant.
     labels : ndarray, optional
         Classes. With them, utility is the AUC of `classifier` trained on the release and tested on the original form of rows kept
-        out; without, the share of rows that k-means leaves in their cluster.
+        out; without, the share of rows that k-means leaves in their cluster, with columns from 0 to 1.
     methods : sequence of str
     distortions : sequence of float
         Value differences to reach. A method that cannot says so in its note.
@@ -92,12 +97,15 @@ def compare_releases(
     n_clusters : int
     settings : mapping, optional
         Further settings of methods that have them, as ``{"scale": "range"}``.
+    names : sequence of str, optional
+        Of the columns, for messages.
     random_state : int
     advance : callable
         Told the name of each method before it runs.
     """
     seed = check_seed(random_state)
-    kept_out = np.random.default_rng(seed).random(len(table)) < TEST_SHARE
+    check_varied(table, [str(place) for place in range(table.shape[1])] if names is None else names)
+    kept_out = rows_kept_out(labels, len(table), seed)
     rows, others = table[~kept_out], table[kept_out]
     classes = None if labels is None else (np.asarray(labels)[~kept_out], np.asarray(labels)[kept_out])
     judge = _Judge(rows, others, classes, classifier, n_clusters, seed)
@@ -134,7 +142,9 @@ class _Judge:
         except InvalidInputError as error:
             return Compared(name, setting, note=f"cannot: {error.expected}")
         utility = (
-            clustering_accuracy(self.rows, released, self.n_clusters, random_state=self.seed)
+            clustering_accuracy(
+                self._scaled(self.rows), self._scaled(released), self.n_clusters, random_state=self.seed
+            )
             if self.classes is None
             else self._auc(released, self.classes[0])
         )
@@ -155,7 +165,11 @@ class _Judge:
             bounds=pairs,
             categories=categories,
             label=None if categories is None else width,
-        ).fit(data)
+        )
+        try:
+            model.fit(data)
+        except InvalidInputError as error:
+            return Compared(PRIVATE, setting, note=f"cannot: {error.expected}")
         drawn = model.sample(len(data), random_state=self.seed)
         released = drawn[:, :width]
         if self.classes is None:
@@ -170,24 +184,56 @@ class _Judge:
 
     def _clusters_found(self, synthetic: NDArray[np.float64]) -> float:
         """Return how well the clusters of synthetic rows sort the original ones."""
-        (before,) = cluster_labels((self.rows,), self.n_clusters, random_state=self.seed)
-        after = k_means(synthetic, self.n_clusters, self.seed).predict(self.rows)
+        rows = self._scaled(self.rows)
+        (before,) = cluster_labels((rows,), self.n_clusters, random_state=self.seed)
+        after = k_means(self._scaled(synthetic), self.n_clusters, self.seed).predict(rows)
         return label_agreement(before, after)
+
+    def _scaled(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return a table in units of the range of the original's columns, in which methods look for clusters."""
+        scaled: NDArray[np.float64] = table / np.maximum(np.ptp(self.rows, axis=0), 1e-300)
+        return scaled
 
     def _measured(
         self, name: str, setting: str, released: Any, utility: float, *, distortion: float | None = None, note: str = ""
     ) -> Compared:
-        seed = self.seed
-        findings: list[Finding] = [
-            attacking.record_linkage(self.rows, released, sample=2000, random_state=seed),
-            attacking.known_sample_regression(self.rows, released, random_state=seed),
-            attacking.noise_estimation(self.rows, released),
-            attacking.spectral_filtering(self.rows, released),
-            attacking.attribute_inference(self.rows, released, sample=500, random_state=seed),
-            attacking.membership(self.rows, released, outsiders=self.others, sample=2000, random_state=seed),
-        ]
-        gains = {finding.attack.split(" from")[0]: gain(finding) for finding in findings}
-        return Compared(name, setting, utility, max(gains.values()), gains, distortion, note)
+        seed, attempts = self.seed, Attempts()
+        attacks: dict[str, Callable[..., Finding]] = {
+            "record linkage": partial(attacking.record_linkage, sample=2000, random_state=seed),
+            "regression": partial(attacking.known_sample_regression, random_state=seed),
+            "Bayes estimate of the noise": attacking.noise_estimation,
+            "spectral filtering": attacking.spectral_filtering,
+            "attribute inference": partial(attacking.attribute_inference, sample=500, random_state=seed),
+            "membership": partial(attacking.membership, outsiders=self.others, sample=2000, random_state=seed),
+        }
+        found = {name: attempts.take(name, partial(attack, self.rows, released)) for name, attack in attacks.items()}
+        gains = {name: gain(finding) for name, finding in found.items() if finding is not None}
+        notes = [note, *(f"without {name}: {why}" for name, why in attempts.left_out.items())]
+        leak = max(gains.values()) if gains else None
+        return Compared(name, setting, utility, leak, gains, distortion, "; ".join(filter(None, notes)))
+
+
+def rows_kept_out(labels: Any, n_rows: int, seed: int) -> NDArray[np.bool_]:
+    """Return which rows are kept out of every release, to test on; of each class with two rows at least one on either side."""
+    if n_rows < LEAST_ROWS:
+        raise InvalidInputError(
+            f"at least {LEAST_ROWS} rows to compare releases on", words(f"{n_rows}"), "Give more of the table."
+        )
+    if labels is not None:
+        classes, counts = np.unique(np.asarray(labels), return_counts=True)
+        if np.count_nonzero(counts > 1) < 2:
+            raise InvalidInputError(
+                "at least two classes with at least two rows each",
+                words(f"{len(classes)} with {int(counts.max())} rows at most"),
+                "Give another label, or none to compare by clusters.",
+            )
+    groups = np.zeros(n_rows, dtype=np.intp) if labels is None else np.unique(labels, return_inverse=True)[1]
+    generator = np.random.default_rng(seed)
+    kept = np.zeros(n_rows, dtype=bool)
+    for group in range(int(groups.max()) + 1):
+        rows = generator.permutation(np.flatnonzero(groups == group))
+        kept[rows[: min(max(round(TEST_SHARE * len(rows)), 1), len(rows) - 1)]] = True
+    return kept
 
 
 def gain(finding: Finding) -> float:

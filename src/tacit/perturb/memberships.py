@@ -42,7 +42,7 @@ class Wishes:
                 raise InvalidInputError(
                     f"'anywhere else' or a cluster from 0 to {n_clusters - 1}",
                     target,
-                    "See clusters(X) for the numbers.",
+                    "See clusters(X), or the report of a release, for the numbers.",
                 )
             if target == labels[row]:
                 raise InvalidInputError(

@@ -77,7 +77,7 @@ def read_chosen(X: Any, columns: Any = None, others: str = "refuse") -> Chosen:
         raise InvalidInputError(
             "a table of numbers",
             words(f"other kinds in the columns {listed(text)}"),
-            "Drop them, code them as numbers, or give others='pass' to release them as they are.",
+            "Drop them, code them as numbers, or give others='pass' (--others pass) to release them as they are.",
         )
     names_in = frame.columns
     numeric = [place for place, name in enumerate(names_in) if name not in text]
@@ -133,7 +133,7 @@ def fill_missing(
         raise InvalidInputError(
             "a table without missing values (NaN or null)",
             words(f"{count} missing in the columns {listed(where)}"),
-            "Fill them, or give missing='mean' or 'median'.",
+            "Fill them, or give missing='mean' or 'median' (--missing mean).",
         )
     if gaps.all(axis=0).any() and fills is None:
         where = [name for name, has in zip(names, np.all(gaps, axis=0).tolist(), strict=True) if has]

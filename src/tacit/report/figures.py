@@ -79,7 +79,7 @@ def bars(labels: Sequence[str], groups: Mapping[str, Sequence[float]], *, value_
     """Draw named series of bars side by side over the same labels."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 3.4))
+    figure = Figure(figsize=(max(6.4, 0.95 * len(labels)), 3.4))  # room for the labels of many
     axis = figure.subplots()
     width = 0.8 / len(groups)
     for place, ((name, values), colour) in enumerate(zip(groups.items(), (PRIVATE, PLAIN, FREE), strict=False)):
@@ -107,7 +107,7 @@ def histogram(values: NDArray[np.int64], *, value_name: str) -> Figure:
 
 
 def distributions(names: Sequence[str], before: NDArray[np.float64], after: NDArray[np.float64]) -> Figure:
-    """Draw a histogram of each named column, the first ones of two tables, before and after a release."""
+    """Draw a histogram of each named column, the first ones of two tables, before and after a release; gaps are NaN."""
     from matplotlib.figure import Figure
 
     width = min(len(names), 4)
@@ -115,13 +115,15 @@ def distributions(names: Sequence[str], before: NDArray[np.float64], after: NDAr
     figure = Figure(figsize=(2.4 * width, 1.9 * height), layout="constrained")
     axes = figure.subplots(height, width, squeeze=False).ravel()
     for place, (axis, name) in enumerate(zip(axes, names, strict=False)):
-        both = np.concatenate([before[:, place], after[:, place]])
+        pair = [part[np.isfinite(part)] for part in (before[:, place], after[:, place])]
+        both = np.concatenate(pair)
         # A few stray values would squeeze all others into one bar.
         low, high = np.quantile(both, [0.005, 0.995])
         edges = np.linspace(low, high if high > low else low + 1, 31)
-        for values, colour, label in ((before, PLAIN, "original"), (after, PRIVATE, "release")):
-            counts, _ = np.histogram(np.clip(values[:, place], edges[0], edges[-1]), edges)
-            axis.stairs(counts, edges, fill=True, alpha=0.5, color=colour, label=label)
+        for values, colour, label in zip(pair, (PLAIN, PRIVATE), ("original", "release"), strict=True):
+            counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
+            # as shares: a release need not have as many rows
+            axis.stairs(counts / max(len(values), 1), edges, fill=True, alpha=0.5, color=colour, label=label)
         axis.set_title(name, fontsize=9)
         axis.set_yticks([])
         axis.tick_params(labelsize=7)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import InvalidInputError, words
+
 # Half the width of a 95% interval in standard errors.
 _Z = 1.959963984540054
 
@@ -93,8 +95,19 @@ def reconstruction(
         1 - \frac{1}{m} \sum_j \frac{\sum_i (a_{ij} - \hat a_{ij})^2}{\sum_i (a_{ij} - \bar a_j)^2}
 
     1 for the original itself, 0 for its means. `guess` is what an attacker without the release would say of every row;
-    the means if not given. The interval is that of a mean of ratios, by their linear terms.
+    the means if not given. The interval is that of a mean of ratios, by their linear terms. Columns that are constant
+    among these rows have no variance to recover, and are left out.
     """
+    varied = np.ptp(original, axis=0) > 0
+    if not varied.any():
+        raise InvalidInputError(
+            "a column that varies among the rows to attack",
+            words(f"none among {len(original)} rows"),
+            "There is no variance to recover: attack more rows.",
+        )
+    whole = estimate
+    original, released, estimate = original[:, varied], released[:, varied], estimate[:, varied]
+    guess = None if guess is None else guess[varied]
     centred = np.square(original - original.mean(axis=0))
     size = centred.sum(axis=0)
     errors = np.square(original - estimate)
@@ -111,7 +124,7 @@ def reconstruction(
         interval=(low, high),
         n_targets=len(original),
         as_released=1 - _mean_ratio(original, released, size),
-        estimate=estimate,
+        estimate=whole,
     )
 
 
