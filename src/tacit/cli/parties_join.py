@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from tacit.parties.link import Traffic
 
 JOB = typer.Argument(help="The job file that all parties hold.")
-DATA = typer.Option(..., help="This organisation's records: csv, parquet, npz, mtx.")
+DATA = typer.Option(
+    ...,
+    help="This organisation's records: csv, parquet, npz, mtx; for coupled models the TOML file that describes them.",
+)
 IDENTITY = typer.Option(Path("tacit-identity"), help="Folder made by `tacit parties init`.")
 OUTPUT = typer.Option(Path("tacit-parties"), "--output", "-o", help="Folder for model, result, report and checkpoint.")
 LEDGER = typer.Option(None, help="Ledger to charge for a private model; the account is --dataset.")
@@ -40,20 +43,21 @@ def join(
 ) -> None:
     """Take part in a job: fit the model with the other parties, keeping this organisation's records here.
 
-    Writes model/ (the same for all), rows.npy (factors of its own records; they stay here), result.json, report.html.
+    Writes model/ (the same for all), rows.npy (factors of its own records; they stay here), result.json, report.html. The
+    model of coupled relations has this party's own factors in it, and stays here too.
     """
     from tacit.cli.budget import account
     from tacit.errors import InvalidInputError
     from tacit.parties import Identity, Job
     from tacit.parties import join as take_part
-    from tacit.parties.models import estimator_of, read_party_data
+    from tacit.parties.models import estimator_of
 
     agreed = Job.read(job)
     agreed.place(party)
     mine = Identity.read(identity)
     if mine.name != party:
         raise InvalidInputError(f"the identity of {party}", mine.name, "Give the folder of that identity.")
-    records = read_party_data(data, agreed, party)
+    records = _records(data, agreed, party)
     estimator = estimator_of(agreed)
     if ledger is not None:
         estimator.set_params(**account(ledger, dataset, data))
@@ -77,6 +81,15 @@ def join(
     typer.echo(
         f"{result['traffic']['rounds']} rounds, {result['traffic']['sent']:,} bytes sent. Report: {output / 'report.html'}"
     )
+
+
+def _records(data: Path, job: Any, party: str) -> Any:
+    from tacit.cli.parties_relations import read_site
+    from tacit.parties.models import MODELS, RELATIONS, read_party_data
+
+    if job.model in MODELS and MODELS[job.model].data == RELATIONS:
+        return read_site(data, job, party)
+    return read_party_data(data, job, party)
 
 
 @contextmanager
@@ -121,7 +134,7 @@ def _write(part: Part, job: Any, records: Any, party: str, output: Path) -> dict
         "job": {"name": job.name, "digest": job.digest, "model": job.model, "settings": dict(job.settings)},
         "party": party,
         "parties": [other.name for other in job.parties],
-        "records": int(records.X.shape[0]),
+        "records": records.records,
         "guarantee": model.guarantee_.to_dict(),
         "traffic": traffic,
     }

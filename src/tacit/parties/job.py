@@ -190,8 +190,10 @@ def _sealed(text: str) -> str:
 
 
 def _toml(value: Any, name: str) -> str:
+    if isinstance(value, Mapping) and all(str(key).isalnum() for key in value):
+        return "{ " + ", ".join(f"{key} = {_toml(item, name)}" for key, item in value.items()) + " }"
     if isinstance(value, bool | int | float | str) or (
         isinstance(value, list) and all(isinstance(item, bool | int | float | str | list) for item in value)
     ):
         return json.dumps(value, ensure_ascii=False) if value != float("inf") else "inf"
-    raise InvalidInputError(f"{name} as a number, a text, or a list of these", value, "Give plain values.")
+    raise InvalidInputError(f"{name} as a number, a text, or a list or table of these", value, "Give plain values.")

@@ -78,14 +78,14 @@ def join(
         Called after every round with its number and the traffic so far.
     """
     index = _place(job, identity)
-    check_party_data(data, job, identity.name)
     estimator = estimator_of(job) if estimator is None else estimator
+    check_party_data(data, job, identity.name, private=getattr(estimator, "private", None))
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     about = {
         "job": job.digest,
         "party": identity.name,
-        "data": fingerprint(data.X if data.y is None else (data.X, data.y)),
+        "data": fingerprint(data.content),
     }
     link = Link(job, index)
     start = time.monotonic()
