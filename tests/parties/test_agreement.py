@@ -187,8 +187,8 @@ class Wires:
         def __init__(self, frames):
             self.frames = frames
 
-        def send(self, peer, frame):
-            self.frames.append(frame)
+        def send(self, frames):
+            self.frames += frames.values()
 
 
 def test_frames_arrive_and_tampered_replayed_or_reordered_ones_stop_the_run(identities):

@@ -101,7 +101,9 @@ def _shown(kind: str, party: str) -> Iterator[Callable[[int, Traffic], None]]:
     if kind == "lines":
 
         def line(number: int, traffic: Traffic) -> None:
-            values = {"party": party, "round": number, "sent": traffic.sent, "waiting": round(traffic.waiting, 3)}
+            computing = time.monotonic() - start - traffic.connecting - traffic.waiting
+            values = {"party": party, "round": number, "sent": traffic.sent}
+            values |= {"computing": round(computing, 3), "waiting": round(traffic.waiting, 3)}
             print(json.dumps(values), file=sys.stderr, flush=True)
 
         yield line
@@ -111,7 +113,7 @@ def _shown(kind: str, party: str) -> Iterator[Callable[[int, Traffic], None]]:
         with Live(f"{party}: waiting for the others", refresh_per_second=4, transient=True) as live:
 
             def update(number: int, traffic: Traffic) -> None:
-                computing = time.monotonic() - start - traffic.waiting
+                computing = time.monotonic() - start - traffic.connecting - traffic.waiting
                 live.update(
                     f"{party}: round {number}, {traffic.sent:,} bytes sent, "
                     f"{computing:.1f} s computing, {traffic.waiting:.1f} s waiting"
@@ -158,6 +160,7 @@ def _report(result: dict[str, Any], model: Any) -> Any:
             ["rounds", str(traffic["rounds"])],
             ["bytes sent", f"{traffic['sent']:,}"],
             ["bytes received", f"{traffic['received']:,}"],
+            ["seconds until all had come", f"{traffic['connecting']:.2f}"],
             ["seconds computing", f"{traffic['computing']:.2f}"],
             ["seconds waiting for others", f"{traffic['waiting']:.2f}"],
         ],

@@ -162,7 +162,8 @@ def _show(process: subprocess.Popen[str], quiet: bool) -> None:
         try:
             seen = json.loads(line)
             shown = (
-                f"{seen['party']}: round {seen['round']}, {seen['sent']:,} bytes sent, {seen['waiting']:.1f} s waiting"
+                f"{seen['party']}: round {seen['round']}, {seen['sent']:,} bytes sent, {seen['computing']:.1f} s computing, "
+                f"{seen['waiting']:.1f} s waiting"
             )
         except (ValueError, KeyError, TypeError):
             shown = line.rstrip()

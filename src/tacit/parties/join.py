@@ -29,18 +29,20 @@ CONNECT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Part:
-    """What a party has at the end: the fitted estimator, and what the run took."""
+    """What a party has at the end: the fitted estimator, and what the run took (`processor`: seconds of all cores)."""
 
     estimator: Any
     traffic: Traffic
     seconds: float
+    processor: float
 
     def summary(self) -> dict[str, Any]:
         """Return rounds, bytes and seconds as plain values."""
         return {
             **asdict(self.traffic),
             "seconds": self.seconds,
-            "computing": max(0.0, self.seconds - self.traffic.waiting),
+            "computing": max(0.0, self.seconds - self.traffic.waiting - self.traffic.connecting),
+            "processor": self.processor,
         }
 
 
@@ -88,7 +90,7 @@ def join(
         "data": fingerprint(data.content),
     }
     link = Link(job, index)
-    start = time.monotonic()
+    start, processor = time.monotonic(), time.process_time()
     with contextlib.ExitStack() as stack:
         journal = Journal(place / CHECKPOINT, about, resume=resume)
         stack.callback(journal.close)
@@ -97,6 +99,7 @@ def join(
         link.wire.connect(connect_seconds)
         try:
             agreement = greet(link, job, rounds=journal.complete, resumed=resume)
+            link.traffic.connecting, link.traffic.waiting = time.monotonic() - start, 0.0
             session = Session(job, link, agreement, journal, on_round=lambda number: on_round(number, link.traffic))
             stack.callback(session.close)
             settings = {"fraction_bits": job.fraction_bits, "words": job.word_bits // 64}
@@ -106,7 +109,7 @@ def join(
         except BaseException as error:
             link.stop(error)
             raise
-    return Part(estimator, link.traffic, time.monotonic() - start)
+    return Part(estimator, link.traffic, time.monotonic() - start, time.process_time() - processor)
 
 
 def _place(job: Job, identity: Identity) -> int:

@@ -13,6 +13,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rounds (number INTEGER PRIMARY KEY, label BLOB NOT NULL, sent BLOB, total BLOB);
 """
+PAGE_BYTES = 65536
 
 
 class Journal:
@@ -39,6 +40,7 @@ class Journal:
             )
         place.touch(mode=0o600)
         self._file = sqlite3.connect(place, isolation_level=None, check_same_thread=False)
+        self._file.execute(f"PRAGMA page_size={PAGE_BYTES}")  # a round's numbers are many pages of the usual size
         self._file.execute("PRAGMA journal_mode=WAL")
         self._file.execute("PRAGMA synchronous=FULL")
         self._file.executescript(_SCHEMA)
@@ -71,12 +73,12 @@ class Journal:
         row = self._file.execute(query, (number,)).fetchone()
         return None if row is None else (row[0], row[1])
 
-    def keep_sent(self, number: int, label: bytes, sent: bytes) -> None:
+    def keep_sent(self, number: int, label: bytes, sent: bytes | memoryview) -> None:
         """Remember what is about to be sent, on the disk before it is sent."""
         self._file.execute("PRAGMA synchronous=FULL")
         self._file.execute("INSERT INTO rounds VALUES (?, ?, ?, NULL)", (number, label, sent))
 
-    def keep_total(self, number: int, label: bytes, total: bytes) -> None:
+    def keep_total(self, number: int, label: bytes, total: bytes | memoryview) -> None:
         """Remember a total; what was sent for it is not needed any more.
 
         The disk may take its time: if the computer fails before, what was sent is still there, or the others have the total.

@@ -124,7 +124,7 @@ def in_processes(arguments: Sequence[tuple[Any, ...]], on_round: Progress | None
     """Run `join` once a set of arguments, each in a new process; raise the error that came first, if any did."""
     # a server that has imported what a party needs forks the parties: no threads of gRPC are in it, and starting is quick
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tacit.factor", "tacit.parties.join"])
+    context.set_forkserver_preload(["tacit.factor", "tacit.parties.join", "tacit.parties.warm"])
     threads = max(1, (os.cpu_count() or 1) // len(arguments))
     processes, pipes = [], []
     for given in arguments:

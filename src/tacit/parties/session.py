@@ -81,7 +81,7 @@ class Session:
                 else:
                     elements = np.frombuffer(kept, dtype="<u8").astype(np.uint64).reshape(elements.shape)
             total = self._sums.add(elements, ring, label)
-            self._journal.keep_total(number, digest, total.tobytes())
+            self._journal.keep_total(number, digest, np.ascontiguousarray(total).data)
         self._on_round(self._round)
         return total
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -69,9 +69,13 @@ class Wire:
         """Open a stream to every peer; raises `PartyError` naming one that cannot be reached within so many seconds."""
         self._in_network(self._connect(time.monotonic() + seconds))
 
-    def send(self, peer: int, frame: bytes) -> None:
-        """Queue a frame."""
-        self._loop.call_soon_threadsafe(self._outgoing[peer].put_nowait, frame)
+    def send(self, frames: Mapping[int, bytes]) -> None:
+        """Queue a frame for each of some peers; the network's thread is woken once."""
+        self._loop.call_soon_threadsafe(self._queue, frames)
+
+    def _queue(self, frames: Mapping[int, bytes]) -> None:
+        for peer, frame in frames.items():
+            self._outgoing[peer].put_nowait(frame)
 
     def close(self) -> None:
         """Send what is queued, end the streams, stop listening."""
