@@ -14,7 +14,7 @@ from tacit.channel.masked import among
 from tacit.channel.run import interpose
 from tacit.errors import InvalidInputError, words
 from tacit.parties.handshake import greet
-from tacit.parties.identity import Identity
+from tacit.parties.identity import Identity, check_valid
 from tacit.parties.job import Job
 from tacit.parties.journal import Journal
 from tacit.parties.link import Link, Traffic
@@ -114,6 +114,8 @@ def join(
 
 def _place(job: Job, identity: Identity) -> int:
     index = job.place(identity.name)
+    for party in job.parties:  # a job may be read long before it is joined
+        check_valid(party.certificate, party.name)
     if job.parties[index].fingerprint != identity.fingerprint:
         raise InvalidInputError(
             f"the identity of {identity.name} that the job names ({job.parties[index].fingerprint[:19]})",

@@ -25,11 +25,13 @@ class Journal:
     about : mapping of str to str
         What the run is (job, party, data). A journal of another run is refused.
     resume : bool
-        Whether the file must exist; if not, it must not.
+        Whether the file must exist; if not, it must not, or must be that of a run that ended before anything was sent.
     """
 
     def __init__(self, path: str | os.PathLike[str], about: dict[str, str], *, resume: bool) -> None:
         place = Path(path)
+        if not resume:
+            _forget_unstarted(place)
         if place.exists() != resume:
             raise InvalidInputError(
                 f"a checkpoint at {place}" if resume else f"no checkpoint at {place}",
@@ -113,3 +115,20 @@ class Journal:
 
     def _keep(self, key: str, value: bytes) -> None:
         self._file.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))
+
+
+def _forget_unstarted(place: Path) -> None:
+    """Delete the checkpoint of a run that stopped before its first round: because of a port in use, or nobody came."""
+    if not place.is_file():
+        return
+    file = sqlite3.connect(place)
+    try:
+        rounds = file.execute("SELECT COUNT(*) FROM rounds").fetchone()[0]
+        charged = file.execute("SELECT COUNT(*) FROM about WHERE key = 'charged'").fetchone()[0]
+    except sqlite3.DatabaseError:  # another's file, or a broken one: not ours to delete
+        return
+    finally:
+        file.close()
+    if not rounds and not charged:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{place}{suffix}").unlink(missing_ok=True)
