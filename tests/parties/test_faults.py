@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import threading
 import time
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from light import Mixer, Scene
 
 from tacit.errors import PartyError, ProtocolError
+from tacit.parties.job import Job
+from tacit.parties.local import free_ports
 
 pytestmark = pytest.mark.slow
 
 
-def undisturbed(tmp_path, parties=3):
-    results = Scene(tmp_path / "undisturbed", parties).run()
+def undisturbed(tmp_path, parties=3, **changes):
+    results = Scene(tmp_path / "undisturbed", parties).run(**changes)
     for result in results:
         np.testing.assert_array_equal(result[0], results[0][0])
     return results[0][0]
@@ -133,8 +137,13 @@ class Proxy(threading.Thread):
                 end.shutdown(socket.SHUT_RDWR)
 
 
-LATE = 9_000
-"""Bytes after which the harm begins: past the handshakes, among the sums."""
+LATE = 100_000
+"""Bytes after which the harm begins: the handshakes take less than 20,000, a sum of this many columns more than that."""
+WIDE = Mixer(extra_columns=2_000)
+
+
+def unharmed(chunk, count):
+    return chunk
 
 
 def flip(chunk, count):
@@ -162,30 +171,39 @@ def delay(chunk, count):
     return chunk
 
 
-@pytest.mark.parametrize("harm", [flip, flip_last, drop, lose, duplicate, delay], ids=lambda harm: harm.__name__)
-def test_a_disturbed_network_stops_the_run_or_changes_nothing(tmp_path, harm):
-    from dataclasses import replace
-
-    from tacit.parties.job import Job
-    from tacit.parties.local import free_ports
-
-    expected = undisturbed(tmp_path)
+def behind_a_proxy(tmp_path, harm):
+    """Return a scene whose party 0 is reached through a proxy, what it listens at, and the proxy."""
     scene = Scene(tmp_path, settings={"timeout": 5.0})
     port = free_ports(1)[0]
     proxy = Proxy(port, harm)
     proxy.start()
     parties = [replace(scene.job.parties[0], address=f"127.0.0.1:{proxy.port}"), *scene.job.parties[1:]]
     scene.job = Job.parse(replace(scene.job, parties=parties).text())
-    results = scene.run(listen={0: f"127.0.0.1:{port}"}, wait=20.0)
-    if harm is delay:
-        for result, _, _ in results:
-            np.testing.assert_array_equal(result, expected)
-    else:
+    return scene, {0: f"127.0.0.1:{port}"}, proxy
+
+
+@pytest.mark.parametrize("harm", [flip, flip_last, drop, lose, duplicate, delay], ids=lambda harm: harm.__name__)
+def test_a_disturbed_network_stops_the_run_or_changes_nothing(tmp_path, harm):
+    expected = undisturbed(tmp_path, model=WIDE)
+    scene, listen, proxy = behind_a_proxy(tmp_path, harm)
+    results = scene.run(listen=listen, wait=20.0, model=WIDE)
+    if harm is not delay:
         assert all(isinstance(result, PartyError | ProtocolError) for result in results), results
-        scene.job = Job.parse(
-            replace(scene.job, parties=[replace(parties[0], address=f"127.0.0.1:{port}"), *parties[1:]]).text()
-        )
+        rounds = [int(found) for result in results for found in re.findall(r"reach round (\d+)", str(result))]
+        assert max(rounds) > 0  # the sums had begun
+        proxy.harm = unharmed
+        results = scene.run(listen=listen, wait=20.0, model=WIDE, resume=True)
     proxy.socket.close()
+    for result, _, _ in results:
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_a_network_that_breaks_during_the_handshakes_stops_the_run_before_the_first_sum(tmp_path):
+    scene, listen, proxy = behind_a_proxy(tmp_path, lambda chunk, count: chunk if count < 3_000 else None)
+    results = scene.run(listen=listen, wait=2.0)
+    proxy.socket.close()
+    assert all(isinstance(result, PartyError) for result in results), results
+    assert not any(re.search(r"reach round [1-9]", str(result)) for result in results)
 
 
 def test_a_stopped_process_counts_as_stalled(tmp_path):

@@ -23,6 +23,7 @@ from tacit.errors import ProtocolError, RangeError, words
 from tacit.privacy.guarantee import Guarantee
 
 FRACTION_BITS = 40
+DIGEST_BYTES = 16
 DIRECTION_BITS, DIRECTION_FRACTION = 100, 66
 """The grid of normalised sums is so fine that even short totals keep their norm to themselves."""
 
@@ -61,32 +62,35 @@ class MaskedSum:
         self.link = link
         self.masks = masks
         self._number = 0
-        self._seen = hashlib.blake2b(digest_size=16)
+        self._seen = hashlib.sha256()  # processors have instructions for it
 
     def add(self, elements: Elements, ring: Ring, label: str) -> Elements:
         """Return the total; `label` says what is added."""
         parties, own = len(self.link.names), self.link.index
         masked = self.masks.hide(elements, ring, self._number)
         self._number += 1
-        self.note(hashlib.blake2b(label.encode(), digest_size=16).digest())
+        self.note(hashlib.sha256(label.encode()).digest())
         cuts = [elements.shape[1] * place // parties for place in range(parties + 1)]
         parts = [slice(start, stop) for start, stop in itertools.pairwise(cuts)]
         peers = [place for place in range(parties) if place != own]
-        arrived = self.link.swap(self._seen.digest(), {peer: masked[:, parts[peer]].tobytes() for peer in peers})
+        arrived = self.link.swap(self._digest(), {peer: masked[:, parts[peer]].tobytes() for peer in peers})
         total = masked[:, parts[own]]
         for peer in peers:
             total = ring.plus(total, _elements(arrived[peer], total.shape, self.link.names[peer]))
-        arrived = self.link.swap(self._seen.digest(), dict.fromkeys(peers, total.tobytes()))
+        arrived = self.link.swap(self._digest(), dict.fromkeys(peers, total.tobytes()))
         whole = np.empty_like(elements)
         whole[:, parts[own]] = total
         for peer in peers:
             whole[:, parts[peer]] = _elements(arrived[peer], whole[:, parts[peer]].shape, self.link.names[peer])
-        self.note(whole.tobytes())
+        self.note(whole.data)
         return whole
 
-    def note(self, seen: bytes) -> None:
+    def note(self, seen: bytes | memoryview) -> None:
         """Make `seen` a part of what all parties must have in common from now on."""
         self._seen.update(seen)
+
+    def _digest(self) -> bytes:
+        return self._seen.digest()[:DIGEST_BYTES]
 
 
 class Masked:

@@ -12,13 +12,19 @@ K. Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.channel.ring import Elements, Ring
 from tacit.errors import ProtocolError, words
 
-KEY_BYTES = 32
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
+
+KEY_BYTES, BLOCK_BYTES = 32, 16
+CHUNK = 16384
+"""Elements that are masked at a time."""
 
 
 class Masks:
@@ -50,17 +56,22 @@ class Masks:
                 f"a sum numbered {self._next} or higher", number, "A mask used twice would give away a difference."
             )
         self._next = number + 1
-        masked = elements
-        for peer in sorted(self._keys):
-            stream = _stream(self._keys[peer], number, elements.shape)
-            masked = ring.plus(masked, stream) if peer > self.index else ring.minus(masked, stream)
+        streams = {peer: _stream(key, number) for peer, key in sorted(self._keys.items())}
+        most = 8 * min(CHUNK, elements.shape[1]) * len(elements)
+        zeros, buffer = bytes(most), bytearray(most + BLOCK_BYTES)
+        masked = np.empty_like(elements)
+        for start in range(0, elements.shape[1], CHUNK):  # so that all of a chunk's streams meet it in the cache
+            part = elements[:, start : start + CHUNK]
+            for peer, stream in streams.items():
+                stream.update_into(memoryview(zeros)[: 8 * part.size], buffer)
+                mask = np.frombuffer(buffer, "<u8", part.size).astype(np.uint64, copy=False).reshape(part.shape)
+                part = ring.plus(part, mask) if peer > self.index else ring.minus(part, mask)
+            masked[:, start : start + CHUNK] = part
         return masked
 
 
-def _stream(key: bytes, number: int, shape: tuple[int, ...]) -> Elements:
+def _stream(key: bytes, number: int) -> CipherContext:
     """AES-256 in counter mode; the upper half of the counter is the sum's number, so that streams never overlap."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    cipher = Cipher(algorithms.AES(key), modes.CTR(number.to_bytes(8, "big") + bytes(8)))
-    stream = cipher.encryptor().update(bytes(8 * int(np.prod(shape))))
-    return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False).reshape(shape)
+    return Cipher(algorithms.AES(key), modes.CTR(number.to_bytes(8, "big") + bytes(8))).encryptor()

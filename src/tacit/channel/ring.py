@@ -45,8 +45,9 @@ class Ring:
     def encode(self, values: ArrayLike, grid: Grid, *, parties: int) -> Elements:
         """Round to the grid; what could make a total of so many parties wrap raises `RangeError`."""
         with np.errstate(over="ignore"):  # an overflow becomes infinity, which is refused below
-            scaled = np.rint(np.ldexp(np.asarray(values, dtype=np.float64).ravel(), -grid.exponent))
-        self._check(np.abs(scaled) < math.ldexp(1.0, _WORD * self.words - 2) / parties, grid, parties)
+            scaled = np.asarray(values, dtype=np.float64).ravel() * math.ldexp(1.0, -grid.exponent)
+        np.rint(scaled, out=scaled)
+        self._check(_largest(scaled) < math.ldexp(1.0, _WORD * self.words - 2) / parties, grid, parties)
         if self.words == 1:
             return scaled.astype(np.int64).view(np.uint64)[None]
         # of the magnitude, not of the number: 2^64 - x need not be a float where x is
@@ -59,7 +60,7 @@ class Ring:
     def of_integers(self, integers: NDArray[np.int64], *, parties: int) -> Elements:
         """Take integers as they are, under the same condition; one word only."""
         flat = np.ascontiguousarray(integers, dtype=np.int64).ravel()
-        self._check(np.abs(flat) < 2 ** (_WORD - 2) // parties, Grid(0), parties)
+        self._check(bool(np.all(np.abs(flat) < 2 ** (_WORD - 2) // parties)), Grid(0), parties)
         return flat.view(np.uint64)[None]
 
     def decode(self, elements: Elements, grid: Grid) -> NDArray[np.float64]:
@@ -72,7 +73,8 @@ class Ring:
             size = np.where(negative, self.minus(np.zeros_like(elements), elements), elements)
             magnitude = np.ldexp(size[1].astype(np.float64), _WORD) + size[0].astype(np.float64)
             signed = np.where(negative, -magnitude, magnitude)
-        numbers: NDArray[np.float64] = np.ldexp(signed, grid.exponent)
+        numbers: NDArray[np.float64] = signed
+        numbers *= grid.step  # a power of two: exact
         return numbers
 
     def plus(self, left: Elements, right: Elements) -> Elements:
@@ -89,11 +91,16 @@ class Ring:
             rest[1] -= left[0] < right[0]
         return rest
 
-    def _check(self, fits: NDArray[np.bool_], grid: Grid, parties: int) -> None:
-        if not np.all(fits):  # NaN compares false, so it is caught here too
+    def _check(self, fits: bool, grid: Grid, parties: int) -> None:
+        if not fits:
             most = math.ldexp(1.0, _WORD * self.words - 2 + grid.exponent) / parties
             raise RangeError(
                 f"numbers below {most:.3g} in magnitude ({_WORD * self.words} bits, step {grid.step:.3g}, {parties} parties)",
                 words("a number beyond that, or NaN or infinity"),
                 "Scale the data down, use words of 128 bits, or a coarser grid. Nothing was sent.",
             )
+
+
+def _largest(values: NDArray[np.float64]) -> float:
+    """Return the largest magnitude; with NaN among the values it is NaN, which compares false."""
+    return max(float(np.max(values)), -float(np.min(values))) if values.size else 0.0

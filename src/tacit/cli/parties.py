@@ -9,16 +9,21 @@ import typer
 
 from tacit.cli.output import print_json
 from tacit.cli.parties_join import join
+from tacit.cli.parties_relations import outline
 from tacit.cli.parties_simulate import simulate
 from tacit.errors import InvalidInputError
 
 app = typer.Typer(help="Fit one model among several organisations; nobody's records leave them.", no_args_is_help=True)
 app.command()(join)
 app.command()(simulate)
+app.command()(outline)
 
 IDENTITY = typer.Option(Path("tacit-identity"), help="Folder for key.pem (stays here) and certificate.pem (send it).")
 PARTIES = typer.Option(..., "--party", help="NAME=certificate.pem@HOST:PORT, once a party.")
-FEATURES = typer.Option(..., help="File with one column name a line, or a table whose columns they are.")
+FEATURES = typer.Option(
+    ...,
+    help="File with one column name a line, or a table whose columns they are; for coupled models, all parties' outlines.",
+)
 SETTINGS = typer.Option([], "--set", help="A setting of the model, as n_components=14; repeat it.")
 OUTPUT = typer.Option(Path("job.toml"), "--output", "-o", help="File to write.")
 JOB = typer.Argument(help="The job file.")
@@ -58,7 +63,7 @@ def make_job(
 ) -> None:
     """Write the job that all parties will hold: who, what, and a digest of every character of it."""
     from tacit.parties import Job
-    from tacit.parties.models import estimator_of
+    from tacit.parties.models import check_job
 
     made = Job(
         name,
@@ -71,7 +76,7 @@ def make_job(
         word_bits=word_bits,
         timeout=timeout,
     )
-    estimator_of(made)  # a wrong setting is found now, not when all have come together
+    check_job(made)  # a wrong setting is found now, not when all have come together
     typer.echo(f"Give {made.write(output)} to every party, as it is: {Job.read(output).digest}")
 
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from tacit.parties.link import Traffic
 
 JOB = typer.Argument(help="The job file that all parties hold.")
-DATA = typer.Option(..., help="This organisation's records: csv, parquet, npz, mtx.")
+DATA = typer.Option(
+    ...,
+    help="This organisation's records: csv, parquet, npz, mtx; for coupled models the TOML file that describes them.",
+)
 IDENTITY = typer.Option(Path("tacit-identity"), help="Folder made by `tacit parties init`.")
 OUTPUT = typer.Option(Path("tacit-parties"), "--output", "-o", help="Folder for model, result, report and checkpoint.")
 LEDGER = typer.Option(None, help="Ledger to charge for a private model; the account is --dataset.")
@@ -40,20 +43,21 @@ def join(
 ) -> None:
     """Take part in a job: fit the model with the other parties, keeping this organisation's records here.
 
-    Writes model/ (the same for all), rows.npy (factors of its own records; they stay here), result.json, report.html.
+    Writes model/ (the same for all), rows.npy (factors of its own records; they stay here), result.json, report.html. The
+    model of coupled relations has this party's own factors in it, and stays here too.
     """
     from tacit.cli.budget import account
     from tacit.errors import InvalidInputError
     from tacit.parties import Identity, Job
     from tacit.parties import join as take_part
-    from tacit.parties.models import estimator_of, read_party_data
+    from tacit.parties.models import estimator_of
 
     agreed = Job.read(job)
     agreed.place(party)
     mine = Identity.read(identity)
     if mine.name != party:
         raise InvalidInputError(f"the identity of {party}", mine.name, "Give the folder of that identity.")
-    records = read_party_data(data, agreed, party)
+    records = _records(data, agreed, party)
     estimator = estimator_of(agreed)
     if ledger is not None:
         estimator.set_params(**account(ledger, dataset, data))
@@ -79,6 +83,15 @@ def join(
     )
 
 
+def _records(data: Path, job: Any, party: str) -> Any:
+    from tacit.cli.parties_relations import read_site
+    from tacit.parties.models import MODELS, RELATIONS, read_party_data
+
+    if job.model in MODELS and MODELS[job.model].data == RELATIONS:
+        return read_site(data, job, party)
+    return read_party_data(data, job, party)
+
+
 @contextmanager
 def _shown(kind: str, party: str) -> Iterator[Callable[[int, Traffic], None]]:
     """Show rounds as they pass."""
@@ -88,7 +101,9 @@ def _shown(kind: str, party: str) -> Iterator[Callable[[int, Traffic], None]]:
     if kind == "lines":
 
         def line(number: int, traffic: Traffic) -> None:
-            values = {"party": party, "round": number, "sent": traffic.sent, "waiting": round(traffic.waiting, 3)}
+            computing = time.monotonic() - start - traffic.connecting - traffic.waiting
+            values = {"party": party, "round": number, "sent": traffic.sent}
+            values |= {"computing": round(computing, 3), "waiting": round(traffic.waiting, 3)}
             print(json.dumps(values), file=sys.stderr, flush=True)
 
         yield line
@@ -98,7 +113,7 @@ def _shown(kind: str, party: str) -> Iterator[Callable[[int, Traffic], None]]:
         with Live(f"{party}: waiting for the others", refresh_per_second=4, transient=True) as live:
 
             def update(number: int, traffic: Traffic) -> None:
-                computing = time.monotonic() - start - traffic.waiting
+                computing = time.monotonic() - start - traffic.connecting - traffic.waiting
                 live.update(
                     f"{party}: round {number}, {traffic.sent:,} bytes sent, "
                     f"{computing:.1f} s computing, {traffic.waiting:.1f} s waiting"
@@ -121,7 +136,7 @@ def _write(part: Part, job: Any, records: Any, party: str, output: Path) -> dict
         "job": {"name": job.name, "digest": job.digest, "model": job.model, "settings": dict(job.settings)},
         "party": party,
         "parties": [other.name for other in job.parties],
-        "records": int(records.X.shape[0]),
+        "records": records.records,
         "guarantee": model.guarantee_.to_dict(),
         "traffic": traffic,
     }
@@ -145,6 +160,7 @@ def _report(result: dict[str, Any], model: Any) -> Any:
             ["rounds", str(traffic["rounds"])],
             ["bytes sent", f"{traffic['sent']:,}"],
             ["bytes received", f"{traffic['received']:,}"],
+            ["seconds until all had come", f"{traffic['connecting']:.2f}"],
             ["seconds computing", f"{traffic['computing']:.2f}"],
             ["seconds waiting for others", f"{traffic['waiting']:.2f}"],
         ],

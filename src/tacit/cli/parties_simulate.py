@@ -16,7 +16,9 @@ import typer
 from tacit.cli.output import print_json
 from tacit.errors import PartyError, words
 
-DATA = typer.Argument(help="One data set to split by rows, or one file a party.")
+DATA = typer.Argument(
+    help="One data set to split by rows, or one file a party (coupled models: one TOML file a party)."
+)
 SETTINGS = typer.Option([], "--set", help="A setting of the model, as n_components=14; repeat it.")
 OUTPUT = typer.Option(Path("tacit-simulation"), "--output", "-o", help="Folder for the job and one folder a party.")
 PATIENCE = 10.0
@@ -40,10 +42,10 @@ def simulate(
 
     What is written is what real parties would have: OUTPUT/job.toml, and for each its identity, data, model and report.
     """
-    from tacit.cli.parties import feature_names, settings_of
+    from tacit.cli.parties import settings_of
     from tacit.parties import Identity
     from tacit.parties.local import local_job
-    from tacit.parties.models import estimator_of
+    from tacit.parties.models import check_job
 
     output.mkdir(parents=True, exist_ok=True)
     files = list(data) if len(data) > 1 else _split(data[0], parties, seed, output)
@@ -53,14 +55,14 @@ def simulate(
         identities,
         "simulation",
         settings_of(settings),
-        [column for column in feature_names(files[0]) if column != target],
+        _features(files, names, model, settings_of(settings), target),
         model=model,
         target=target,
         colluding=colluding,
         word_bits=word_bits,
         timeout=timeout,
     )
-    estimator_of(job)
+    check_job(job)
     for identity in identities:
         identity.write(output / identity.name / "identity")
     job.write(output / "job.toml")
@@ -76,6 +78,16 @@ def simulate(
             f"{traffic['computing']:.1f} s computing, {traffic['waiting']:.1f} s waiting"
         )
     typer.echo(f"Reports: {output}/{names[0]}/report.html, ...")
+
+
+def _features(files: list[Path], names: list[str], model: str, settings: dict[str, Any], target: str) -> list[str]:
+    from tacit.cli.parties import feature_names
+    from tacit.cli.parties_relations import outlines_of_files
+    from tacit.parties.models import MODELS, RELATIONS
+
+    if model in MODELS and MODELS[model].data == RELATIONS:
+        return outlines_of_files(files, names, settings.get("private", "user") if model.startswith("private") else None)
+    return [column for column in feature_names(files[0]) if column != target]
 
 
 def _run(output: Path, names: list[str], files: list[Path], *, quiet: bool) -> list[dict[str, Any]]:
@@ -150,7 +162,8 @@ def _show(process: subprocess.Popen[str], quiet: bool) -> None:
         try:
             seen = json.loads(line)
             shown = (
-                f"{seen['party']}: round {seen['round']}, {seen['sent']:,} bytes sent, {seen['waiting']:.1f} s waiting"
+                f"{seen['party']}: round {seen['round']}, {seen['sent']:,} bytes sent, {seen['computing']:.1f} s computing, "
+                f"{seen['waiting']:.1f} s waiting"
             )
         except (ValueError, KeyError, TypeError):
             shown = line.rstrip()

@@ -16,7 +16,7 @@ from tacit.errors import ProtocolError, words
 from tacit.parties.job import Job
 from tacit.parties.link import Link
 
-PROTOCOL = 1
+PROTOCOL = 2
 MOST_CLOCK_SKEW = 300.0
 
 

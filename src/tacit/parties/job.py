@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InvalidInputError, words
-from tacit.parties.identity import check_name, check_valid, fingerprint_of
+from tacit.parties.identity import check_name, check_valid, fingerprint_of, name_in
 from tacit.validation import check_count, check_positive
 
 DIGEST_LINE = "digest = "
@@ -32,6 +32,13 @@ class Party:
         host, _, port = self.address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise InvalidInputError(f"host:port of {self.name}", self.address, "For instance hospital-a.example:7443.")
+        made_for = name_in(self.certificate)
+        if made_for != self.name:
+            raise InvalidInputError(
+                f"the certificate of {self.name}",
+                words(f"that of {made_for}"),
+                "Certificates were swapped, or the party has another name: ask it for its own.",
+            )
 
     @property
     def fingerprint(self) -> str:
@@ -190,8 +197,10 @@ def _sealed(text: str) -> str:
 
 
 def _toml(value: Any, name: str) -> str:
+    if isinstance(value, Mapping) and all(str(key).isalnum() for key in value):
+        return "{ " + ", ".join(f"{key} = {_toml(item, name)}" for key, item in value.items()) + " }"
     if isinstance(value, bool | int | float | str) or (
         isinstance(value, list) and all(isinstance(item, bool | int | float | str | list) for item in value)
     ):
         return json.dumps(value, ensure_ascii=False) if value != float("inf") else "inf"
-    raise InvalidInputError(f"{name} as a number, a text, or a list of these", value, "Give plain values.")
+    raise InvalidInputError(f"{name} as a number, a text, or a list or table of these", value, "Give plain values.")

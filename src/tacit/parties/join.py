@@ -14,7 +14,7 @@ from tacit.channel.masked import among
 from tacit.channel.run import interpose
 from tacit.errors import InvalidInputError, words
 from tacit.parties.handshake import greet
-from tacit.parties.identity import Identity
+from tacit.parties.identity import Identity, check_valid
 from tacit.parties.job import Job
 from tacit.parties.journal import Journal
 from tacit.parties.link import Link, Traffic
@@ -29,18 +29,20 @@ CONNECT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Part:
-    """What a party has at the end: the fitted estimator, and what the run took."""
+    """What a party has at the end: the fitted estimator, and what the run took (`processor`: seconds of all cores)."""
 
     estimator: Any
     traffic: Traffic
     seconds: float
+    processor: float
 
     def summary(self) -> dict[str, Any]:
         """Return rounds, bytes and seconds as plain values."""
         return {
             **asdict(self.traffic),
             "seconds": self.seconds,
-            "computing": max(0.0, self.seconds - self.traffic.waiting),
+            "computing": max(0.0, self.seconds - self.traffic.waiting - self.traffic.connecting),
+            "processor": self.processor,
         }
 
 
@@ -78,17 +80,17 @@ def join(
         Called after every round with its number and the traffic so far.
     """
     index = _place(job, identity)
-    check_party_data(data, job, identity.name)
     estimator = estimator_of(job) if estimator is None else estimator
+    check_party_data(data, job, identity.name, private=getattr(estimator, "private", None))
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     about = {
         "job": job.digest,
         "party": identity.name,
-        "data": fingerprint(data.X if data.y is None else (data.X, data.y)),
+        "data": fingerprint(data.content),
     }
     link = Link(job, index)
-    start = time.monotonic()
+    start, processor = time.monotonic(), time.process_time()
     with contextlib.ExitStack() as stack:
         journal = Journal(place / CHECKPOINT, about, resume=resume)
         stack.callback(journal.close)
@@ -97,6 +99,7 @@ def join(
         link.wire.connect(connect_seconds)
         try:
             agreement = greet(link, job, rounds=journal.complete, resumed=resume)
+            link.traffic.connecting, link.traffic.waiting = time.monotonic() - start, 0.0
             session = Session(job, link, agreement, journal, on_round=lambda number: on_round(number, link.traffic))
             stack.callback(session.close)
             settings = {"fraction_bits": job.fraction_bits, "words": job.word_bits // 64}
@@ -106,11 +109,13 @@ def join(
         except BaseException as error:
             link.stop(error)
             raise
-    return Part(estimator, link.traffic, time.monotonic() - start)
+    return Part(estimator, link.traffic, time.monotonic() - start, time.process_time() - processor)
 
 
 def _place(job: Job, identity: Identity) -> int:
     index = job.place(identity.name)
+    for party in job.parties:  # a job may be read long before it is joined
+        check_valid(party.certificate, party.name)
     if job.parties[index].fingerprint != identity.fingerprint:
         raise InvalidInputError(
             f"the identity of {identity.name} that the job names ({job.parties[index].fingerprint[:19]})",

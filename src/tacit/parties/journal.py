@@ -13,6 +13,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rounds (number INTEGER PRIMARY KEY, label BLOB NOT NULL, sent BLOB, total BLOB);
 """
+PAGE_BYTES = 65536
 
 
 class Journal:
@@ -24,11 +25,13 @@ class Journal:
     about : mapping of str to str
         What the run is (job, party, data). A journal of another run is refused.
     resume : bool
-        Whether the file must exist; if not, it must not.
+        Whether the file must exist; if not, it must not, or must be that of a run that ended before anything was sent.
     """
 
     def __init__(self, path: str | os.PathLike[str], about: dict[str, str], *, resume: bool) -> None:
         place = Path(path)
+        if not resume:
+            _forget_unstarted(place)
         if place.exists() != resume:
             raise InvalidInputError(
                 f"a checkpoint at {place}" if resume else f"no checkpoint at {place}",
@@ -39,6 +42,7 @@ class Journal:
             )
         place.touch(mode=0o600)
         self._file = sqlite3.connect(place, isolation_level=None, check_same_thread=False)
+        self._file.execute(f"PRAGMA page_size={PAGE_BYTES}")  # a round's numbers are many pages of the usual size
         self._file.execute("PRAGMA journal_mode=WAL")
         self._file.execute("PRAGMA synchronous=FULL")
         self._file.executescript(_SCHEMA)
@@ -71,12 +75,12 @@ class Journal:
         row = self._file.execute(query, (number,)).fetchone()
         return None if row is None else (row[0], row[1])
 
-    def keep_sent(self, number: int, label: bytes, sent: bytes) -> None:
+    def keep_sent(self, number: int, label: bytes, sent: bytes | memoryview) -> None:
         """Remember what is about to be sent, on the disk before it is sent."""
         self._file.execute("PRAGMA synchronous=FULL")
         self._file.execute("INSERT INTO rounds VALUES (?, ?, ?, NULL)", (number, label, sent))
 
-    def keep_total(self, number: int, label: bytes, total: bytes) -> None:
+    def keep_total(self, number: int, label: bytes, total: bytes | memoryview) -> None:
         """Remember a total; what was sent for it is not needed any more.
 
         The disk may take its time: if the computer fails before, what was sent is still there, or the others have the total.
@@ -111,3 +115,20 @@ class Journal:
 
     def _keep(self, key: str, value: bytes) -> None:
         self._file.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))
+
+
+def _forget_unstarted(place: Path) -> None:
+    """Delete the checkpoint of a run that stopped before its first round: because of a port in use, or nobody came."""
+    if not place.is_file():
+        return
+    file = sqlite3.connect(place)
+    try:
+        rounds = file.execute("SELECT COUNT(*) FROM rounds").fetchone()[0]
+        charged = file.execute("SELECT COUNT(*) FROM about WHERE key = 'charged'").fetchone()[0]
+    except sqlite3.DatabaseError:  # another's file, or a broken one: not ours to delete
+        return
+    finally:
+        file.close()
+    if not rounds and not charged:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{place}{suffix}").unlink(missing_ok=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tacit.errors import PartyError, ProtocolError, words
 from tacit.parties.job import Job
@@ -17,15 +18,17 @@ from tacit.parties.wire import Wire
 STEP, FREE, STOP = b"s", b"f", b"x"
 """Kinds of frames: a message of a step; a chunk of the free stream that general computation uses; the reason of a stop."""
 LABEL_BYTES = SEAL_BYTES = 16
+NONCE_BYTES = 12
 POLL_SECONDS = 0.05
 
 
 @dataclass
 class Traffic:
-    """What this party sent and received, and how long it waited."""
+    """What this party sent and received, how long it took until all had come, and how long it waited after that."""
 
     sent: int = 0
     received: int = 0
+    connecting: float = 0.0
     waiting: float = 0.0
     rounds: int = 0
 
@@ -38,7 +41,7 @@ class _Peer:
         self.steps: queue.Queue[bytes] = queue.Queue()
         self.chunks: list[bytes] = []
         self.deliver: Callable[[bytes], None] | None = None
-        self.keys: tuple[bytes, bytes] | None = None
+        self.keys: tuple[AESGCM, AESGCM] | None = None
         self.greeted = False
         self.early: list[bytes] = []
         self.lock = threading.Lock()
@@ -94,9 +97,9 @@ class Link:
             else:
                 self._opened(peer, state, state.keys[1], frame)
 
-    def _opened(self, peer: int, state: _Peer, key: bytes, frame: bytes) -> None:
+    def _opened(self, peer: int, state: _Peer, key: AESGCM, frame: bytes) -> None:
         kind, body, seal = frame[:1], frame[1:-SEAL_BYTES], frame[-SEAL_BYTES:]
-        if not hmac.compare_digest(seal, _seal(key, state.received, kind + body)):
+        if not hmac.compare_digest(seal, _seal(key, state.received, memoryview(frame)[:-SEAL_BYTES])):
             self._failures.append((peer, "sent a message that was tampered with, repeated, or out of order"))
             return
         state.received += 1
@@ -111,22 +114,24 @@ class Link:
 
     def greet(self, hello: bytes) -> dict[int, bytes]:
         """Send the greeting to all, and return theirs."""
-        for peer in self._peers:
-            self._send(peer, hello)
+        assert self.wire is not None
+        self.traffic.sent += len(hello) * len(self._peers)
+        self.wire.send(dict.fromkeys(self._peers, hello))
         return {peer: self._wait(peer, state.hellos) for peer, state in self._peers.items()}
 
     def seal(self, peer: int, sending: bytes, receiving: bytes) -> None:
         """Use these keys from now on."""
         state = self._peers[peer]
         with state.lock:
-            state.keys = (sending, receiving)
+            state.keys = (AESGCM(sending), AESGCM(receiving))
             for frame in state.early:
-                self._opened(peer, state, receiving, frame)
+                self._opened(peer, state, state.keys[1], frame)
 
     def swap(self, label: bytes, outgoing: Mapping[int, bytes]) -> dict[int, bytes]:
         """Send each peer its message, and return theirs; all must carry the same label."""
-        for peer, message in outgoing.items():
-            self._sealed(peer, STEP, label + message)
+        assert self.wire is not None
+        frames = {peer: self._framed(peer, STEP, label, message) for peer, message in outgoing.items()}
+        self.wire.send(frames)
         arrived = {}
         for peer in outgoing:
             body = self._wait(peer, self._peers[peer].steps)
@@ -173,15 +178,17 @@ class Link:
         self._closing = True
 
     def _sealed(self, peer: int, kind: bytes, body: bytes) -> None:
-        state = self._peers[peer]
-        assert state.keys is not None
-        self._send(peer, kind + body + _seal(state.keys[0], state.sent, kind + body))
-        state.sent += 1
-
-    def _send(self, peer: int, frame: bytes) -> None:
         assert self.wire is not None
+        self.wire.send({peer: self._framed(peer, kind, body)})
+
+    def _framed(self, peer: int, *parts: bytes) -> bytes:
+        """Return a frame of these parts with its seal, and count it."""
+        state, content = self._peers[peer], b"".join(parts)
+        assert state.keys is not None
+        frame = content + _seal(state.keys[0], state.sent, content)
+        state.sent += 1
         self.traffic.sent += len(frame)
-        self.wire.send(peer, frame)
+        return frame
 
     def _wait(self, peer: int, waiting: queue.Queue[bytes]) -> bytes:
         start = time.monotonic()
@@ -208,5 +215,6 @@ class Link:
         )
 
 
-def _seal(key: bytes, number: int, content: bytes) -> bytes:
-    return hashlib.blake2b(content, key=key, salt=number.to_bytes(16, "big"), digest_size=SEAL_BYTES).digest()
+def _seal(key: AESGCM, number: int, content: bytes | memoryview) -> bytes:
+    """Return AES-GMAC of the content; the number is the nonce, which a key of one direction of one session meets once."""
+    return key.encrypt(number.to_bytes(NONCE_BYTES, "big"), b"", content)

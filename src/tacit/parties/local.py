@@ -16,6 +16,7 @@ from tacit.parties.identity import Identity
 from tacit.parties.job import Job, Party
 from tacit.parties.join import Part, join
 from tacit.parties.models import PartyData, check_party_data
+from tacit.parties.relations import are_relations, check_sites, outlines_of, site_of
 
 Progress = Callable[[int, int, Any], None]
 
@@ -37,7 +38,8 @@ def run_local(
     estimator : estimator
         Any that runs its programs over a channel; it is copied to every party.
     parts : sequence of array-like or sparse matrix
-        One table a party, all with the same columns.
+        One table a party, all with the same columns. For coupled models one `Relation`, or a list of some, a party: factors
+        with one name are one factor, and those that several parties use are shared.
     targets : sequence of array-like, optional
         One a party, where `fit` takes a `y`.
     names : sequence of str, optional
@@ -65,19 +67,12 @@ def run_local(
     """
     found = list(parts)
     identities = [Identity.create(name) for name in names or [f"party-{place}" for place in range(len(found))]]
-    width = {part.shape[1] for part in found}
-    if len(width) != 1:
-        raise InvalidInputError("the same number of columns from every party", sorted(width), "Use the same columns.")
-    job = local_job(
-        identities,
-        "local",
-        {},
-        [f"column {place}" for place in range(width.pop())],
-        model=type(estimator).__name__,
-        **settings,
-    )
+    features = _features(found, [identity.name for identity in identities], getattr(estimator, "private", None))
+    job = local_job(identities, "local", {}, features, model=type(estimator).__name__, **settings)
     data = [
-        check_party_data(PartyData(part, None if targets is None else targets[place]), job, identity.name)
+        PartyData(site_of(features, identity.name, part))
+        if are_relations(part)
+        else check_party_data(PartyData(part, None if targets is None else targets[place]), job, identity.name)
         for place, (part, identity) in enumerate(zip(found, identities, strict=True))
     ]
     with contextlib.ExitStack() as stack:
@@ -90,6 +85,23 @@ def run_local(
     for part in fitted:
         part.estimator.traffic_ = part.summary()
     return [part.estimator for part in fitted]
+
+
+def _features(parts: Sequence[Any], names: Sequence[str], private: str | None) -> list[str]:
+    """Return the columns of the parties' tables, or a line for each of their relations."""
+    if any(are_relations(part) for part in parts):
+        for part, name in zip(parts, names, strict=True):
+            if not are_relations(part):
+                raise InvalidInputError(f"relations from {name}, as from others", type(part).__name__, "Give a list.")
+        lines = [
+            line for part, name in zip(parts, names, strict=True) for line in outlines_of(part, name, private=private)
+        ]
+        check_sites(lines, names, private)
+        return lines
+    width = {part.shape[1] for part in parts}
+    if len(width) != 1:
+        raise InvalidInputError("the same number of columns from every party", sorted(width), "Use the same columns.")
+    return [f"column {place}" for place in range(width.pop())]
 
 
 def local_job(
@@ -112,7 +124,7 @@ def in_processes(arguments: Sequence[tuple[Any, ...]], on_round: Progress | None
     """Run `join` once a set of arguments, each in a new process; raise the error that came first, if any did."""
     # a server that has imported what a party needs forks the parties: no threads of gRPC are in it, and starting is quick
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tacit.factor", "tacit.parties.join"])
+    context.set_forkserver_preload(["tacit.factor", "tacit.parties.join", "tacit.parties.warm"])
     threads = max(1, (os.cpu_count() or 1) // len(arguments))
     processes, pipes = [], []
     for given in arguments:

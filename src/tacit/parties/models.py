@@ -11,10 +11,12 @@ import numpy as np
 
 from tacit.data import read_matrix
 from tacit.errors import InvalidInputError, words
+from tacit.factor.coupled.sites import Site
 from tacit.parties.job import Job
+from tacit.parties.relations import check_sites
 from tacit.validation import check_choice
 
-TABLE, RATINGS = "table", "ratings"
+TABLE, RATINGS, RELATIONS = "table", "ratings", "relations"
 
 
 @dataclass(frozen=True)
@@ -36,15 +38,31 @@ MODELS = {
     "moments": Model("tacit.factor.moments", "PrivateMoments"),
     "rating-nmf": Model("tacit.factor.ratings.non_negative", "RatingNMF", RATINGS, ("rating_range",)),
     "private-recommender": Model("tacit.factor.ratings.private", "PrivateRecommender", RATINGS),
+    "coupled": Model("tacit.factor.coupled.estimator", "CoupledFactorization", RELATIONS, ("ranks",)),
+    "private-coupled": Model(
+        "tacit.factor.coupled.private", "PrivateCoupledFactorization", RELATIONS, ("ranks", "value_range")
+    ),
 }
 
 
 @dataclass(frozen=True)
 class PartyData:
-    """A party's own records, in the columns of the job."""
+    """A party's own records, in the columns of the job; for coupled models a `Site`."""
 
     X: Any
     y: Any = None
+
+    @property
+    def content(self) -> Any:
+        """All of it, as arrays that can be compared."""
+        if isinstance(self.X, Site):
+            return tuple(self.X.arrays())
+        return self.X if self.y is None else (self.X, self.y)
+
+    @property
+    def records(self) -> int:
+        """Number of rows; of relations, of known cells."""
+        return self.X.n_cells if isinstance(self.X, Site) else int(self.X.shape[0])
 
 
 def estimator_of(job: Job) -> Any:
@@ -53,9 +71,12 @@ def estimator_of(job: Job) -> Any:
     missing = [name for name in model.needs if job.settings.get(name) is None]
     if missing:
         raise InvalidInputError(
-            f"the setting {missing[0]!r} in the job", words("none"), "Each party would take it from its own data."
+            f"the setting {missing[0]!r} in the job",
+            words("none"),
+            "All parties must use the same, and none may take it from its own data.",
         )
-    settings = {key: tuple(value) if key == "rating_range" else value for key, value in job.settings.items()}
+    ranges = ("rating_range", "value_range")
+    settings = {key: tuple(value) if key in ranges else value for key, value in job.settings.items()}
     cls = getattr(import_module(model.module), model.name)
     try:
         return cls(**settings)
@@ -63,6 +84,13 @@ def estimator_of(job: Job) -> Any:
         raise InvalidInputError(
             f"settings of {model.name}", words(str(error)), "Check [settings] in the job."
         ) from error
+
+
+def check_job(job: Job) -> None:
+    """Raise unless the job's settings are those of its model and, for coupled models, the parties' relations fit together."""
+    estimator = estimator_of(job)
+    if MODELS[job.model].data == RELATIONS:
+        check_sites(job.features, [party.name for party in job.parties], getattr(estimator, "private", None))
 
 
 def read_party_data(path: str | Path, job: Job, party: str) -> PartyData:
@@ -85,8 +113,11 @@ def read_party_data(path: str | Path, job: Job, party: str) -> PartyData:
     return check_party_data(PartyData(X, y), job, party)
 
 
-def check_party_data(data: PartyData, job: Job, party: str) -> PartyData:
+def check_party_data(data: PartyData, job: Job, party: str, *, private: str | None = None) -> PartyData:
     """Raise unless the records fit the job: some rows, its columns, finite numbers."""
+    if isinstance(data.X, Site):  # which has checked its relations
+        check_sites(job.features, [one.name for one in job.parties], private)
+        return data
     rows, columns = data.X.shape
     if rows == 0:
         raise InvalidInputError(

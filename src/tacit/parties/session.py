@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -53,10 +54,10 @@ class Session:
     @property
     def trust(self) -> str:
         """Who must be trusted with what."""
-        others = self.parties - 1
+        others = "the other learns" if self.parties == 2 else f"the {self.parties - 1} others learn"
         words_ = (
-            f"Nobody is trusted with another party's data: what leaves a party is masked, and the {others} others learn the "
-            "totals and no more, if they follow the protocol"
+            f"Nobody is trusted with another party's data: what leaves a party is masked, and {others} the totals and no more, "
+            "if they follow the protocol"
         )
         if self.parties == 2:
             words_ += (
@@ -81,7 +82,7 @@ class Session:
                 else:
                     elements = np.frombuffer(kept, dtype="<u8").astype(np.uint64).reshape(elements.shape)
             total = self._sums.add(elements, ring, label)
-            self._journal.keep_total(number, digest, total.tobytes())
+            self._journal.keep_total(number, digest, np.ascontiguousarray(total).data)
         self._on_round(self._round)
         return total
 
@@ -142,6 +143,7 @@ class Session:
     def _summed_directions(self, integers: NDArray[np.object_]) -> NDArray[np.float64]:
         from tacit.channel.normalised import NormalisedSummer
 
+        start, processor = time.monotonic(), time.process_time()
         try:
             if self._summer is None:
                 self._summer = NormalisedSummer(
@@ -150,6 +152,9 @@ class Session:
             found: NDArray[np.float64] = self._summer(integers)
         except PartyError as error:
             raise self._link.blame(error) from error
+        # many small messages: whatever was not computing was waiting
+        idle = time.monotonic() - start - (time.process_time() - processor)
+        self._link.traffic.waiting += max(0.0, idle)
         return found
 
     def _begin(self, label: str) -> tuple[int, bytes]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # refused handshakes are errors of ours, and not lines in the terminal
 
 import grpc
 import grpc.aio
@@ -69,9 +72,13 @@ class Wire:
         """Open a stream to every peer; raises `PartyError` naming one that cannot be reached within so many seconds."""
         self._in_network(self._connect(time.monotonic() + seconds))
 
-    def send(self, peer: int, frame: bytes) -> None:
-        """Queue a frame."""
-        self._loop.call_soon_threadsafe(self._outgoing[peer].put_nowait, frame)
+    def send(self, frames: Mapping[int, bytes]) -> None:
+        """Queue a frame for each of some peers; the network's thread is woken once."""
+        self._loop.call_soon_threadsafe(self._queue, frames)
+
+    def _queue(self, frames: Mapping[int, bytes]) -> None:
+        for peer, frame in frames.items():
+            self._outgoing[peer].put_nowait(frame)
 
     def close(self) -> None:
         """Send what is queued, end the streams, stop listening."""
@@ -151,10 +158,11 @@ class Wire:
             except grpc.aio.AioRpcError as error:
                 why = " ".join((error.details() or "").split())
                 stranger = "CERTIFICATE_VERIFY_FAILED" in why or error.code() is grpc.StatusCode.PERMISSION_DENIED
+                found = "one that has expired" if "expired" in why else "another certificate there"
                 if stranger or time.monotonic() > deadline:
                     raise PartyError(
                         f"{party.name} at {party.address}, with its certificate of this job",
-                        words("another certificate there" if stranger else f"no answer: {why[-160:]}"),
+                        words(found if stranger else f"no answer: {why[-160:]}"),
                         f"Ask {party.name} to join the same job, and check its address. Nothing was sent.",
                     ) from error
                 await asyncio.sleep(RETRY_SECONDS)

@@ -17,6 +17,8 @@ from tacit.factor.coupled.prediction import FittedFactors
 from tacit.factor.coupled.program import Settings, coupled_program
 from tacit.factor.coupled.relation import Relation
 from tacit.factor.coupled.rules import Prior, rules_for
+from tacit.factor.coupled.site_fit import fit_site
+from tacit.factor.coupled.sites import Site
 from tacit.factor.coupled.spec import checked_ranks, factor_shapes
 from tacit.factor.coupled.start import (
     checked_relations,
@@ -160,6 +162,8 @@ class CoupledFactorization(FittedFactors, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, relations: Relation | Sequence[Relation], y: Any = None) -> Self:
         """Learn the factors of all relations."""
+        if isinstance(relations, Site):  # one of several parties, whose data is elsewhere
+            return fit_site(self, relations)  # type: ignore[no-any-return]
         found = checked_relations(relations)
         method = check_choice(self.inference, "inference", ["map", "vb", "sgld"])
         shapes = factor_shapes(found, checked_ranks(self.ranks, found))

@@ -202,8 +202,8 @@ class PrivateCoupledFactorization(PrivateFactors, BaseEstimator):  # type: ignor
             warnings.warn(AGAIN, PrivacyWarning, stacklevel=3)
         given = tuple(array for one in cells for table in one for array in (table.coords, table.values))
         channel = self._channel(given, run.plan)
-        public = run_together(run.programs, channel)[0].public
-        self.guarantee_ = self._said(channel.guarantee, problems)
+        outcome = run_together(run.programs, channel)[0]
+        public, self.guarantee_ = outcome.public, self._said(outcome.channel.guarantee, problems)
         for model, problem in zip(models, problems, strict=True):
             model.guarantee_ = self.guarantee_
             model._take(problem, public)

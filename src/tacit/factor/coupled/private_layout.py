@@ -13,6 +13,7 @@ from typing import Any
 
 from tacit.errors import InvalidInputError, words
 from tacit.factor.coupled.relation import Relation
+from tacit.factor.coupled.sites import Site
 from tacit.factor.coupled.spec import checked_ranks, factor_shapes
 
 EXAMPLE = "For example Relation(ratings, 'ir,jr->ij', ('user', 'film'), observed='stored', divergence='euclid')."
@@ -65,6 +66,8 @@ def problems_of(
     sites: Sequence[Sequence[Relation]], ranks: Any, entity: Any, shared: Sequence[str] | None
 ) -> list[Problem]:
     """Check every site's relations against what all agree on; return one `Problem` a site."""
+    if len(sites) == 1 and isinstance(sites[0], Site):  # one of several parties: of the others only outlines are here
+        return [problems_of(sites[0].everyone(), ranks, entity, shared)[sites[0].place]]
     if not len(sites):
         raise InvalidInputError("at least one site", "none", "Give the relations of every site.")
     split = [_split(relations, entity) for relations in sites]

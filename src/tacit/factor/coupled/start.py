@@ -19,6 +19,15 @@ def random_start(
     relations: Sequence[Relation], shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator
 ) -> dict[str, Floats]:
     """Return positive factors whose products have about the size of the data; they depend on the data by its mean only."""
+    sizes = start_sizes(relations, shapes)
+    return {
+        name: float(np.exp(np.mean(np.log(sizes[name])))) * (0.2 + 1.6 * rng.random(shape))
+        for name, shape in shapes.items()
+    }
+
+
+def start_sizes(relations: Sequence[Relation], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[float]]:
+    """Return for every factor the sizes of entries that its relations suggest, one a relation."""
     sizes: dict[str, list[float]] = {name: [] for name in shapes}
     for relation in relations:
         mean = abs(float(relation.stored()[1].sum())) / relation.n_observed
@@ -32,10 +41,7 @@ def random_start(
         size = (max(mean, 1e-9) / math.prod(ranks.values())) ** (1 / len(relation.factors))
         for name in relation.factors:
             sizes[name].append(size)
-    return {
-        name: float(np.exp(np.mean(np.log(sizes[name])))) * (0.2 + 1.6 * rng.random(shape))
-        for name, shape in shapes.items()
-    }
+    return sizes
 
 
 def given_start(given: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:

@@ -1,0 +1,74 @@
+"""`tacit parties outline`: what the others need to know of a party's relations; and reading relations for a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tacit.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from tacit.parties.models import PartyData
+
+SPEC = typer.Argument(help="The TOML file that describes this organisation's relations, as for `tacit fit coupled`.")
+SHARED = typer.Option([], "--shared", help="A factor that other parties have too; repeat it.")
+
+
+def outline(
+    spec: Path = SPEC,
+    party: str = typer.Option(..., "--as", help="Name of this organisation."),
+    shared: list[str] = SHARED,
+    private: str = typer.Option("", help="For a private model: the factor of the protected entities."),
+) -> None:
+    """Print what the others need to know of this organisation's relations: einsums, factors, sizes, and no data.
+
+    Whoever writes the job puts the lines of all parties into one file, in the order of the parties, and gives it as --features.
+    Of shared factors a digest of the entities' names goes along; with --private also one of the public relations' data.
+    """
+    from tacit.cli.read_coupled import read_description
+    from tacit.parties.relations import outlines_of
+
+    found = read_description(spec)
+    for factor in shared:
+        if not any(factor in relation.factors for relation in found.relations):
+            raise InvalidInputError("--shared to name a factor of these relations", factor, "Check the spelling.")
+    names = {factor: found.names[factor] for factor in shared if factor in found.names}
+    for line in outlines_of(found.relations, party, names=names, private=private or None):
+        typer.echo(line)
+
+
+def outlines_of_files(files: list[Path], parties: list[str], private: str | None) -> list[str]:
+    """Return the outlines of all parties' relations, from one file a party."""
+    from tacit.cli.read_coupled import read_description
+    from tacit.parties.relations import outlines_of
+
+    found = [read_description(file) for file in files]
+    uses = [{name for relation in one.relations for name in relation.factors} for one in found]
+    lines = []
+    for one, party in zip(found, parties, strict=True):
+        names = {
+            factor: listed
+            for factor, listed in one.names.items()
+            if factor != private and sum(factor in used for used in uses) > 1
+        }
+        lines += outlines_of(one.relations, party, names=names, private=private)
+    return lines
+
+
+def read_site(path: Path, job: Any, party: str) -> PartyData:
+    """Read a party's relations as the data of a job; refuse what the job does not say of them."""
+    from tacit.cli.read_coupled import read_description
+    from tacit.parties.models import PartyData
+    from tacit.parties.relations import site_of
+
+    found = read_description(path)
+    for name, value in {"ranks": found.ranks, **found.model}.items():
+        if job.settings.get(name) != value:
+            raise InvalidInputError(
+                f"{name} = {job.settings.get(name)!r} from {party}, as the job says",
+                value,
+                f"The job's settings count: change or drop {name} in {path.name}.",
+            )
+    return PartyData(site_of(job.features, party, found.relations, found.names))

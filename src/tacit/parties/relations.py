@@ -1,0 +1,69 @@
+"""Coupled relations as the data of a job: its features are one line a relation of every party, and say what is public of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tacit.errors import InvalidInputError
+from tacit.factor.coupled.relation import Relation
+from tacit.factor.coupled.sites import Outline, Site, check_outlines
+
+
+def are_relations(part: Any) -> bool:
+    """Whether a party's data is a relation, or a list of some."""
+    return isinstance(part, Relation) or (
+        isinstance(part, list | tuple) and len(part) > 0 and all(isinstance(one, Relation) for one in part)
+    )
+
+
+def outlines_of(
+    relations: Any, party: str, *, names: Mapping[str, Sequence[str]] | None = None, private: str | None = None
+) -> list[str]:
+    """Return the lines that a party gives to the others.
+
+    Parameters
+    ----------
+    relations : Relation or sequence of Relation
+    party : str
+    names : mapping of factor to sequence of str, optional
+        The entities of the factors that parties share; a digest of them goes into the line.
+    private : str, optional
+        For a private model: the factor of the protected entities. The data of relations without it is public, and a digest
+        of it goes into the line.
+    """
+    found = [relations] if isinstance(relations, Relation) else list(relations)
+    entities = {factor: _digest(listed) for factor, listed in (names or {}).items()}
+    return [
+        Outline.of(
+            relation, party, entities=entities, is_public=private is not None and private not in relation.factors
+        ).text
+        for relation in found
+    ]
+
+
+def site_of(
+    features: Sequence[str], party: str, relations: Any, names: Mapping[str, Sequence[str]] | None = None
+) -> Site:
+    """Return a party's relations as the data of a job with these features; refuse what the others were not told."""
+    outlines = [Outline.parse(line) for line in features]
+    site = Site(party, relations, outlines)
+    for outline in outlines:
+        for factor, digest in outline.entities.items():
+            if outline.site == party and names is not None and _digest(names.get(factor, ())) != digest:
+                raise InvalidInputError(
+                    f"the entities of {factor!r} from {party}, as the job has them",
+                    f"{len(names.get(factor, ()))} names, not the same or in another order",
+                    f"Use the file of names of {factor!r} that the parties agreed on.",
+                )
+    return site
+
+
+def check_sites(features: Sequence[str], parties: Sequence[str], private: str | None) -> None:
+    """Raise unless the relations of all parties fit together."""
+    check_outlines([Outline.parse(line) for line in features], parties, private)
+
+
+def _digest(names: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:32]
