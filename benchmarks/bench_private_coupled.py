@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import warnings
 from collections.abc import Callable, Sequence
 
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from real_data import data_folder
 
 from tacit import LocalCountFactorization, LocallyPrivateCounts, PrivateCoupledFactorization, Relation
+from tacit.privacy.calibration import gaussian_noise_multiplier
 from tacit.privacy.published import compare_published
 
 SITES, EPSILONS, DELTA = (1, 2, 5, 10), (10.0, 1.0, 0.1), 1e-4
@@ -105,32 +107,52 @@ def one_fit(model: PrivateCoupledFactorization, data: Split, n_sites: int) -> fl
     return rmse(fitted.predict(sites[0][0].name, cells), truth)
 
 
+def private_constant(model: PrivateCoupledFactorization, data: Split, n_sites: int) -> float:
+    """Return the error of the mean alone, released with a model's whole budget; the average over much noise."""
+    sites, _, truth, _ = data
+    (least, greatest), by_cell = model.value_range, model.unit == "entry"
+    half, middle = (greatest - least) / 2, (greatest + least) / 2
+    count = total = 0.0
+    for (relation,) in sites[:n_sites]:
+        cells, values = relation.known_cells()
+        values = (values - middle) / half
+        each = np.ones(len(values)) if by_cell else 1 / np.bincount(cells[:, 0])[cells[:, 0]]
+        count, total = count + each.sum(), total + (each * values).sum()
+    scale = gaussian_noise_multiplier(model.epsilon, model.delta) * math.sqrt(2)
+    noise = scale * np.random.default_rng(0).standard_normal((2, 1000))
+    means = np.clip((total + noise[1]) / np.maximum(count + noise[0], 1.0), -1, 1)
+    own, spread = float(truth.mean()), float(truth.var())
+    return float(np.mean(np.sqrt(spread + (middle + half * means - own) ** 2)))
+
+
 def shown(found: Callable[[int], list[float]], quoted: Sequence[float] | None) -> str:
     means = [float(np.mean(found(n_sites))) for n_sites in SITES]
     ours = "  ".join(f"{value:6.3f}" for value in means)
     return ours + "   thesis " + "  ".join(f"{value:.2f}" for value in quoted) if quoted else ours
 
 
-def films(repeats: int, method: str = "moments") -> None:
+def films(repeats: int, method: str = "moments", draws: int = 1, epsilons: Sequence[float] = EPSILONS) -> None:
     splits = [movielens(seed) for seed in range(repeats)]
     constant = np.mean([rmse(np.full(len(truth), mean), truth) for _, _, truth, mean in splits])
     print(f"MovieLens 1M, RMSE at the first of N = {SITES} sites, {method}; the constant predictor has {constant:.3f}")
     for unit in ("entry", "user"):
         for protect in ("site", "user"):
-            for epsilon in EPSILONS:
+            for epsilon in epsilons:
                 model = PrivateCoupledFactorization(
                     5, epsilon=epsilon, delta=DELTA, unit=unit, protect=protect, value_range=(1, 5), method=method
                 )
                 quoted = MOVIELENS[protect, epsilon] if unit == "entry" else None
-                line = shown(lambda n, model=model: [one_fit(model, split, n) for split in splits], quoted)
+                line = shown(lambda n, model=model: [one_fit(model, split, n) for split in splits * draws], quoted)
                 print(f"unit {unit:<6} protect {protect:<5} epsilon {epsilon:>4g}   {line}", flush=True)
+                plain = shown(lambda n, model=model: [private_constant(model, s, n) for s in splits], None)
+                print(f"{'':<22} constant, as private   {plain}", flush=True)
     sites = splits[0][0]
     clear = PrivateCoupledFactorization(5, epsilon=np.inf, value_range=(1, 5))
     line = shown(lambda n: [one_fit(clear, splits[0], n)], (0.96, 0.89, 0.81, 0.74))
     print(f"no noise{'':<31}   {line}   ({len(sites)} sites of {sites[0][0].shape[0]} users)")
 
 
-def places(repeats: int) -> None:
+def places(repeats: int, draws: int = 1, epsilons: Sequence[float] = (np.inf, *EPSILONS)) -> None:
     splits = [uclaf(seed) for seed in range(repeats)]
     features = np.load(data_folder() / "tensors" / "uclaf.npz")["LocFea"].astype(np.float64)
     public = Relation(features, "jr,fr->jf", ("place", "feature"), divergence="euclid")
@@ -139,7 +161,7 @@ def places(repeats: int) -> None:
     models = {"Model-1": (["place"], False), "Model-2": (["place", "activity"], False), "Model-3": (None, True)}
     for unit in ("entry", "user"):
         for protect in ("site", "user"):
-            for epsilon in (np.inf, *EPSILONS):
+            for epsilon in epsilons:
                 for name, (shared, has_public) in models.items():
                     model = PrivateCoupledFactorization(
                         3, epsilon=epsilon, delta=DELTA, unit=unit, protect=protect, shared=shared, value_range=(0, 1)
@@ -148,7 +170,9 @@ def places(repeats: int) -> None:
                         ([[*site, public] for site in sites] if has_public else sites, *rest) for sites, *rest in splits
                     ]
                     quoted = UCLAF.get((name, epsilon)) if (unit, protect) == ("entry", "user") else None
-                    line = shown(lambda n, model=model, given=given: [one_fit(model, one, n) for one in given], quoted)
+                    line = shown(
+                        lambda n, model=model, given=given: [one_fit(model, one, n) for one in given * draws], quoted
+                    )
                     print(f"unit {unit:<6} protect {protect:<5} epsilon {epsilon:>4g} {name}   {line}", flush=True)
 
 
@@ -205,15 +229,16 @@ def main() -> None:
         "what", nargs="?", default="movielens", choices=["movielens", "uclaf", "sgld", "accounting", "local"]
     )
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--draws", type=int, default=1, help="fits of every split, each with noise of its own")
     parser.add_argument("--shape", type=float, default=0.1)
     parser.add_argument("--sweeps", type=int, default=600)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     match given.what:
         case "movielens":
-            films(given.repeats)
+            films(given.repeats, draws=given.draws)
         case "uclaf":
-            places(given.repeats)
+            places(given.repeats, given.draws)
         case "sgld":
             films(1, "sgld")
         case "accounting":

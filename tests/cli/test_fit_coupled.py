@@ -133,6 +133,36 @@ def test_a_wrong_description_is_pointed_at(folder, change, points_at):
     assert not (folder / "never").exists()
 
 
+@pytest.mark.parametrize(
+    ("row", "points_at"),
+    [
+        ("two,1,place 3,activity b", "numbers in the column 'times' of bad.csv; got 'two'"),
+        (",1,place 3,activity b", "NaN or infinity"),
+        ("-2,1,place 3,activity b", "no negative numbers in 'visits'"),
+        ("again", "every cell once"),
+    ],
+)
+def test_bad_rows_are_pointed_at(folder, row, points_at):
+    lines = (folder / "visits.csv").read_text().splitlines()
+    kept = [line for line in lines if not line.endswith(",1,place 3,activity b")]
+    (folder / "bad.csv").write_text("\n".join([*kept, kept[1] if row == "again" else row]))
+    (folder / "bad.toml").write_text(SPEC.replace("visits.csv", "bad.csv"))
+    found = invoke("fit", "coupled", folder / "bad.toml", "--output", folder / "never").exception
+    assert isinstance(found, InvalidInputError)
+    assert points_at in str(found)
+
+
+def test_a_column_is_what_all_its_rows_are(folder):
+    """Hundreds of whole numbers first, then an id with letters and a value with a fraction."""
+    lines = (folder / "visits.csv").read_text().splitlines()
+    assert len(lines) > 500
+    (folder / "late.csv").write_text("\n".join([*lines, "2.5,someone new,place 3,activity b"]))
+    (folder / "late.toml").write_text(SPEC.replace("visits.csv", "late.csv").replace("held_out = 0.2", "held_out = 0"))
+    assert invoke("fit", "coupled", folder / "late.toml", "--output", folder / "late").exit_code == 0
+    users = len(np.unique(DATA.coordinates()[0][:, 0]))
+    assert tacit.load(folder / "late" / "model" / "coupled.tacit").factors_["user"].shape == (users + 1, 3)
+
+
 def test_ids_in_one_file_and_places_in_another_need_names(folder):
     np.save(folder / "about.npy", DATA.features)
     spec = SPEC.replace('file = "about.csv"\ncolumns = ["where", "feature", "amount"]', 'file = "about.npy"')

@@ -12,6 +12,7 @@ from tacit import Ledger, PrivateCoupledFactorization, Relation
 from tacit.channel import Noisy, Plan, Step, run_together
 from tacit.errors import BudgetError, InvalidInputError
 from tacit.factor.coupled.private_cells import UnitCells
+from tacit.factor.coupled.private_entries import EntryWeights
 from tacit.factor.coupled.private_gradient import Cells, clipped_gradients
 from tacit.factor.coupled.private_layout import problems_of
 from tacit.factor.coupled.private_settings import Settings
@@ -236,10 +237,33 @@ def test_a_site_in_another_process_can_run_the_program():
 def test_what_noise_would_drown_is_not_asked_for():
     settings = Settings(5, 4, 250, 1.0, "film", False, noise_guess=3.0, n_listed=100_000)
     assert set(settings.shares) == {"first", "second", "regressions"}
-    drowned = Settings(5, 4, 250, 1.0, "film", False, noise_guess=30.0, n_listed=100)
-    assert set(drowned.shares) == {"first"}
-    for one in (settings, drowned):
+    blurred = Settings(5, 4, 250, 1.0, "film", False, noise_guess=30.0, n_listed=600)
+    assert set(blurred.shares) == {"first"}
+    drowned = Settings(5, 4, 250, 1.0, "film", True, noise_guess=30.0, n_listed=100)
+    assert not drowned.shares
+    for one in (settings, blurred, drowned):
         assert sum(step.count * step.weight for step in one.steps()) == pytest.approx(1.0)
+        for_cells = EntryWeights.of(one, 2)
+        assert sum(step.count * step.weight for step in for_cells.steps(2)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("unit", ["user", "entry"])
+@pytest.mark.parametrize("protect", ["site", "user"])
+def test_a_hopeless_budget_is_spent_on_the_mean_alone(unit, protect):
+    cells, values, mean = matrix(n_users=40)
+    relation = relation_of(cells, values, mean.shape)
+    model = private(epsilon=0.05, delta=1e-6, unit=unit, protect=protect).fit([relation])
+    (release,) = model.guarantee_.releases
+    assert release.count == 1
+    assert 0.049 < model.guarantee_.epsilon <= 0.05 * (1 + 1e-6)
+    assert not any(bias.any() for bias in model.biases_.values())
+    found = model.predict("user-film")
+    if protect == "user":
+        assert np.ptp(found) == 0  # a constant
+    else:  # the site's own users are solved in the clear, films are all alike
+        assert np.ptp(found, axis=1).max() == 0
+        averages = np.bincount(cells[:, 0], weights=values) / np.bincount(cells[:, 0])
+        assert np.corrcoef(found[:, 0], averages)[0, 1] > 0.9
 
 
 def test_strong_noise_falls_back_to_the_middle():

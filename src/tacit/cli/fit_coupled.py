@@ -133,7 +133,10 @@ def _report(model: Any, found: Description, result: dict[str, Any]) -> Report:
             for name, both in result["held_out"].items()
             for how, values in both.items()
         ]
-        note = f"{found.held_out:.0%} of the cells were kept out. Alone: each relation fitted by itself."
+        note = (
+            f"{found.held_out:.0%} of the stored cells were kept out, and five zeros for each where the others are zeros. "
+            "Alone: each relation fitted by itself."
+        )
         report.table("Held-out cells", ["relation", "fitted", "RMSE", "mean divergence", "AUC"], rows, note)
     figure = curves({found.model.get("inference", "map"): model.loss_curve_}, step_name="sweep", value_name="cost")
     report.figure("Loss", figure, "The cost at every sweep. For variational Bayes, minus the evidence lower bound.")

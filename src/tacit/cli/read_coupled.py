@@ -119,7 +119,7 @@ def _list_of_cells(entry: dict[str, Any], file: Path) -> _Opened:
         frame = (
             polars.read_parquet(file)
             if suffix == ".parquet"
-            else polars.read_csv(file, separator="\t" if suffix == ".tsv" else ",")
+            else polars.read_csv(file, separator="\t" if suffix == ".tsv" else ",", infer_schema_length=None)
         )
     order = _order(entry)
     columns = list(entry.get("columns", frame.columns[: order + 1]))
@@ -130,8 +130,23 @@ def _list_of_cells(entry: dict[str, Any], file: Path) -> _Opened:
             columns if not missing else frame.columns,
             "Name them in columns, in the order of the einsum's axes.",
         )
-    values = np.ones(len(frame)) if len(columns) == order else frame[columns[-1]].cast(polars.Float64).to_numpy()
+    values = np.ones(len(frame)) if len(columns) == order else _numbers(frame[columns[-1]], file)
     return _Opened(entry, values, [frame[column] for column in columns[:order]])
+
+
+def _numbers(column: Any, file: Path) -> Any:
+    """Return a column of values as numbers; an empty cell is not a number, and is refused with the relation."""
+    import polars
+
+    found = column.cast(polars.Float64, strict=False)
+    wrong = column.filter(found.is_null() & column.is_not_null())
+    if len(wrong):
+        raise InvalidInputError(
+            f"numbers in the column {column.name!r} of {file.name}",
+            wrong[0],
+            f"Correct or drop {'it' if len(wrong) == 1 else f'the {len(wrong)} rows like it'}.",
+        )
+    return found.to_numpy()
 
 
 def _collect_ids(opened: list[_Opened], names: dict[str, list[str]]) -> None:

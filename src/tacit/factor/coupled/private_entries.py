@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from tacit.channel import Outcome, Program, Step, Sum
+from tacit.channel import Bound, Outcome, Program, Step, Sum
 from tacit.factor.coupled.private_cells import Floats, UnitCells, added
 from tacit.factor.coupled.private_settings import MEAN_VARIANCE, Settings
 from tacit.factor.coupled.private_shrink import BINS, shrunk_biases, shrunk_mean
-from tacit.factor.coupled.private_side import ENTITY_BIAS, Side
+from tacit.factor.coupled.private_side import ENTITY_BIAS, Side, constant
 from tacit.factor.moments import pack, unpack
 from tacit.factor.ratings.item_moments import CUT, NOISE
 from tacit.factor.ratings.item_posterior import BIAS_VARIANCE, CO_RATING, loadings
@@ -53,6 +53,8 @@ class EntryWeights:
     @classmethod
     def of(cls, settings: Settings, n_factors: int) -> EntryWeights:
         """Return the weights; `n_factors` counts all factors but the protected entity's, whose biases are one sum each."""
+        if settings.only_the_mean:
+            return cls(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         rest = 1 - settings.mean_weight
         left = rest * (1 - OWN if settings.release_own else 1.0)
         # entities have about ten cells, as far as anyone may know; the bound is that of a radius of about 3
@@ -69,9 +71,15 @@ class EntryWeights:
 
     def steps(self, n_factors: int) -> list[Step]:
         """Return the sums to plan for."""
-        planned = [Step(weight=weight) for weight in (self.mean, self.counts, self.entities)]
-        planned.append(Step(count=n_factors, weight=self.biases))
-        return planned + [Step(weight=weight) for weight in (self.second, self.own) if weight]
+        asked = [
+            (1, self.mean),
+            (1, self.counts),
+            (1, self.entities),
+            (n_factors, self.biases),
+            (1, self.second),
+            (1, self.own),
+        ]
+        return [Step(count=count, weight=weight) for count, weight in asked if weight]
 
 
 def entries_program(cells: UnitCells, settings: Settings, features: Mapping[str, Floats], entity: str) -> Program:
@@ -81,12 +89,15 @@ def entries_program(cells: UnitCells, settings: Settings, features: Mapping[str,
 
     level = yield Sum(
         cells=[len(cells.values), cells.values.sum()],
-        bound=math.sqrt(2),
+        bound=Bound(math.sqrt(2), change=2.0),
         weight=weights.mean,
         units=len(cells.values),
     )
     n_cells = max(float(level.cells[0]), float(settings.n_listed))
     mean = shrunk_mean(float(level.cells[1]), n_cells, settings.sigma(weights.mean) * math.sqrt(2), MEAN_VARIANCE)
+
+    if settings.only_the_mean:
+        return constant(mean, cells, entity, settings)
 
     everything = [entity, *names]
     counted = [added(cells.rows[name], np.ones(len(cells.values)), cells.sizes[name]) for name in everything]

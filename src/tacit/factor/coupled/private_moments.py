@@ -24,9 +24,14 @@ from scipy.sparse import csr_array
 
 from tacit.channel import Bound, Outcome, Program, Sum
 from tacit.factor.coupled.private_cells import Floats, UnitCells, added
-from tacit.factor.coupled.private_settings import ACTIVITY_SHARE, GRAM_SHARE, MEAN_VARIANCE, Settings
+from tacit.factor.coupled.private_settings import (
+    ACTIVITY_SHARE,
+    GRAM_SHARE,
+    MEAN_VARIANCE,
+    Settings,
+)
 from tacit.factor.coupled.private_shrink import shrunk_biases, shrunk_mean
-from tacit.factor.coupled.private_side import ENTITY_BIAS, Side
+from tacit.factor.coupled.private_side import ENTITY_BIAS, Side, constant
 from tacit.factor.moments import pack, unpack
 from tacit.factor.ratings.item_moments import (
     ACTIVE,
@@ -69,6 +74,8 @@ def moments_program(cells: UnitCells, settings: Settings, features: Mapping[str,
         units=cells.n_entities,
     )
     mean = _mean(level.entities, cells.sizes[entity], settings)
+    if settings.only_the_mean:
+        return constant(mean, cells, entity, settings)
     n_users = float(cells.sizes[entity])
 
     sums, norms = _normed(cells, dict.fromkeys(names, terms))

@@ -12,6 +12,8 @@ FIRST, SECOND, REGRESSIONS = 0.15, 0.20, 0.65
 GRAM_SHARE, ACTIVITY_SHARE = 0.04, 0.02
 MEAN_ERROR, LEAST_MEAN_WEIGHT, MOST_MEAN_WEIGHT = 0.02, 0.005, 0.8
 """The mean gets what it takes to know it to this, on a scale from -1 to 1, within limits."""
+MOST_MEAN_BLUR = 0.1
+"""If the whole budget tells the mean no better than this, nothing finer is asked for."""
 MEAN_VARIANCE = 0.05
 """Of the mean around the middle of the range, which is at 0."""
 MOST_EDGE = 0.03
@@ -56,10 +58,21 @@ class Settings:
     n_listed: int
 
     @property
+    def mean_blur(self) -> float:
+        """The noise in the mean, were the whole budget spent on it. Like all that follows from it, this is public."""
+        return self.noise_guess * math.sqrt(2) / self.n_listed
+
+    @property
+    def only_the_mean(self) -> bool:
+        """Whether noise would drown all but the mean; then the model is a constant."""
+        return self.mean_blur > MOST_MEAN_BLUR
+
+    @property
     def mean_weight(self) -> float:
-        """The share of the budget of the mean: what it takes to know it well, within limits. All of this is public."""
-        wanted = self.noise_guess * math.sqrt(2) / (MEAN_ERROR * self.n_listed)
-        return min(max(wanted**2, LEAST_MEAN_WEIGHT), MOST_MEAN_WEIGHT)
+        """The share of the budget of the mean: what it takes to know it well, within limits."""
+        if self.only_the_mean:
+            return 1.0
+        return min(max((self.mean_blur / MEAN_ERROR) ** 2, LEAST_MEAN_WEIGHT), MOST_MEAN_WEIGHT)
 
     @property
     def left(self) -> float:
@@ -83,6 +96,8 @@ class Settings:
     @property
     def shares(self) -> dict[str, float]:
         """How first moments, second moment and regressions share what is left; what noise would drown is left out."""
+        if self.only_the_mean:
+            return {}
         parts = {"first": FIRST}
         if self.worth_a_second_moment(self.n_listed, 1.0, SECOND):
             parts["second"] = SECOND
@@ -94,6 +109,8 @@ class Settings:
     def steps(self) -> list[Step]:
         """Return the sums to plan for."""
         shares = self.shares
+        if self.only_the_mean:
+            return [Step(weight=1.0)]
         planned = [Step(weight=self.mean_weight), Step(weight=shares["first"])]
         if "second" in shares:
             planned.append(Step(weight=shares["second"]))

@@ -6,7 +6,8 @@ noisy total moves the factors, and the noise of the channel is the noise of Lang
 .. math:: \Theta_{t+1} = \Theta_t + \frac{\eta_0}{t^\gamma s_t}\Big(\frac1q\big(\sum_u \bar g_u + \xi\big) - \lambda\Theta_t\Big)
 
 with :math:`s_t` the running root mean square of the noisy gradient of a factor, which is public. The average over the second
-half of the steps is released.
+half of the steps is released: a mean. The temperature of the dynamics follows from the noise that privacy asks for,
+and is not that of the posterior; without noise this is gradient descent, and ends at the mode.
 
 What feeds a gradient is a function of one unit's data and of earlier answers. An entity's own factors are, where the entity is
 the unit: they are solved from its own cells. Whatever several units share is noised, also where it belongs to one site. That

@@ -11,8 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tacit.channel import Outcome
 from tacit.factor.coupled.private_cells import Floats, UnitCells, added
 from tacit.factor.coupled.private_left_out import left_out
+from tacit.factor.coupled.private_settings import Settings
+from tacit.factor.ratings.item_moments import NOISE
 from tacit.factor.ratings.kernels import solve_rows
 
 ENTITY_BIAS = 0.05
@@ -97,3 +100,11 @@ class Side:
                 step = np.linalg.solve(gram, (linear + ridge * behind)[:, :, None])[:, :, 0]
                 side = replace(side, rows={**side.rows, name: side.rows[name] + step})
         return side
+
+
+def constant(mean: float, cells: UnitCells, entity: str, settings: Settings) -> Outcome:
+    """Return the model that knows the mean alone."""
+    rows = {name: np.zeros((size, 1)) for name, size in cells.sizes.items() if name in cells.rows}
+    own = rows.pop(entity)
+    found = {f"rows:{name}": one for name, one in rows.items()}
+    return Outcome({"mean": mean, "noise": NOISE, "own": own if settings.release_own else None, **found})
