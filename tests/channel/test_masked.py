@@ -68,6 +68,14 @@ def test_two_words_hold_what_one_cannot():
         summed(terms, words=1)
 
 
+@pytest.mark.parametrize("bad", [2**60, -(2**60), np.iinfo(np.int64).min, np.iinfo(np.int64).max])
+def test_integers_that_could_wrap_are_refused(bad):
+    ring = Ring(1)
+    assert ring.of_integers(np.array([2**60 - 1, 1 - 2**60]), parties=4).shape == (1, 2)
+    with pytest.raises(RangeError):
+        ring.of_integers(np.array([0, bad]), parties=4)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 2.0**22])
 def test_what_does_not_fit_is_refused_before_anything_is_sent(bad):
     def work(together):

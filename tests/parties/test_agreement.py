@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -212,6 +213,15 @@ def test_frames_arrive_and_tampered_replayed_or_reordered_ones_stop_the_run(iden
     ):
         with pytest.raises(PartyError, match=r"a sent a message that was tampered with, repeated, or out of order"):
             frames(harm)
+
+
+def test_threads_never_seal_two_frames_under_one_number(identities):
+    """The same content under the same number would have the same seal; GMAC must not see a number twice."""
+    wires = Wires(identities)
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(wires.links[0].send, 1, b"same") for _ in range(4000)]:
+            done.result()
+    assert len(set(wires.held[0])) == 4000
 
 
 def test_another_label_is_refused(identities):

@@ -60,7 +60,8 @@ class Ring:
     def of_integers(self, integers: NDArray[np.int64], *, parties: int) -> Elements:
         """Take integers as they are, under the same condition; one word only."""
         flat = np.ascontiguousarray(integers, dtype=np.int64).ravel()
-        self._check(bool(np.all(np.abs(flat) < 2 ** (_WORD - 2) // parties)), Grid(0), parties)
+        most = 2 ** (_WORD - 2) // parties  # compared from both sides: the least integer has no magnitude
+        self._check(bool(np.all((flat < most) & (flat > -most))), Grid(0), parties)
         return flat.view(np.uint64)[None]
 
     def decode(self, elements: Elements, grid: Grid) -> NDArray[np.float64]:

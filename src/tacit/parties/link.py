@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import itertools
 import queue
 import threading
 import time
@@ -45,7 +46,7 @@ class _Peer:
         self.greeted = False
         self.early: list[bytes] = []
         self.lock = threading.Lock()
-        self.sent = 0
+        self.numbers = itertools.count()  # taken in one step, so that no two threads ever seal under one number
         self.received = 0
 
 
@@ -185,8 +186,7 @@ class Link:
         """Return a frame of these parts with its seal, and count it."""
         state, content = self._peers[peer], b"".join(parts)
         assert state.keys is not None
-        frame = content + _seal(state.keys[0], state.sent, content)
-        state.sent += 1
+        frame = content + _seal(state.keys[0], next(state.numbers), content)
         self.traffic.sent += len(frame)
         return frame
 
