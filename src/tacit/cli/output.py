@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,11 +42,16 @@ def progress(stages: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
 
     columns = (
         BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
+        TextColumn("{task.fields[done]}/{task.total}"),
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
     with Progress(*columns) as bar:
-        task = bar.add_task("starting", total=stages, completed=-1)
-        yield lambda stage: bar.update(task, advance=1, description=stage)
-        bar.update(task, completed=stages, description="done")
+        task, begun = bar.add_task("starting", total=stages, done=0), itertools.count()
+
+        def advance(stage: str) -> None:
+            done = next(begun)  # the first stage begins, and none is done
+            bar.update(task, completed=done, done=done, description=stage)
+
+        yield advance
+        bar.update(task, completed=stages, done=stages, description="done")
