@@ -90,6 +90,7 @@ def test_a_port_in_use_leaves_nothing_behind_that_stops_the_next_try(tmp_path):
         taken.listen()
         with pytest.raises(InvalidInputError, match=r"the address of party-1, to be free"):
             alone(scene, DATA)
+        assert not (tmp_path / "alone" / CHECKPOINT).exists()  # it may be that of a run that has the port
     with pytest.raises(PartyError, match=r"party-[02] at .*Nothing was sent"):  # nobody came; and no word of --resume
         alone(scene, DATA)
     with pytest.raises(PartyError, match=r"party-[02] at .*Nothing was sent"):

@@ -92,10 +92,11 @@ def join(
     link = Link(job, index)
     start, processor = time.monotonic(), time.process_time()
     with contextlib.ExitStack() as stack:
-        journal = Journal(place / CHECKPOINT, about, resume=resume)
-        stack.callback(journal.close)
+        # the port first: who holds it is the only one to touch the checkpoint
         link.wire = Wire(job, identity, index, link.arrived, listen=listen)
         stack.callback(link.wire.close)
+        journal = Journal(place / CHECKPOINT, about, resume=resume)
+        stack.callback(journal.close)
         link.wire.connect(connect_seconds)
         try:
             agreement = greet(link, job, rounds=journal.complete, resumed=resume)
