@@ -8,6 +8,7 @@ import pytest
 from test_cli import invoke, tacit_command
 
 import tacit
+from tacit.cli.read_ratings import read_ratings_file
 from tacit.data import make_ratings
 from tacit.errors import InvalidInputError
 from tacit.privacy import Ledger
@@ -77,7 +78,7 @@ def test_a_stranger_is_recommended_from_own_ratings(fitted, tmp_path):
         ([], "either --user or --ratings"),
         (["--user", "7", "--ratings", "x.csv"], "either --user or --ratings"),
         (["--user", "99999"], "No rating of that user"),
-        (["--ratings", "missing.csv"], "columns item and rating"),
+        (["--ratings", "missing.csv"], "which does not exist"),
     ],
 )
 def test_bad_requests(fitted, arguments, message):
@@ -93,12 +94,21 @@ def test_a_model_alone_knows_no_users(fitted):
     assert "holds no user" in str(found.exception)
 
 
+def test_a_rating_or_an_id_of_another_kind_far_down_the_file_is_read(tmp_path):
+    """The kind of a column comes from all its lines."""
+    path = tmp_path / "ratings.csv"
+    lines = [f"{line % 50},{line % 7},{1 + line % 5}" for line in range(3000)]
+    path.write_text("\n".join(["user,item,rating", *lines, "anne,x,4.5"]) + "\n")
+    found = read_ratings_file(path, "user,item,rating")
+    assert found.row(-1) == ("anne", "x", 4.5)
+
+
 @pytest.mark.parametrize(
     ("content", "arguments", "message"),
     [
         ("user,item,stars\n1,2,3\n", [], "--columns"),
         ("user,item,rating\n1,2,9\n1,3,2\n2,2,2\n", ["--held-out", "0.01"], "between 1 and 5"),
-        ("", [], "cannot be read"),
+        ("", [], "to be a table"),
         ("user,item,rating\n1,2,3\n", ["--columns", "a,b"], "three column names"),
         ("user,item,rating\n1,2,3\n", ["--held-out", "2"], "between 0 and 1"),
     ],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.data import read_matrix, read_terms
 from tacit.data.files import existing_file, reading
+from tacit.data.frames import read_frame
 from tacit.errors import InvalidInputError, words
 
 if TYPE_CHECKING:
@@ -112,15 +113,8 @@ def _order(entry: dict[str, Any]) -> int:
 def _list_of_cells(entry: dict[str, Any], file: Path) -> _Opened:
     """Read a table with a row a cell: a column an axis, and one of values (all 1 without it)."""
     import numpy as np
-    import polars
 
-    with reading(file, "a table", polars.exceptions.PolarsError):
-        suffix = file.suffix.lower()
-        frame = (
-            polars.read_parquet(file)
-            if suffix == ".parquet"
-            else polars.read_csv(file, separator="\t" if suffix == ".tsv" else ",", infer_schema_length=None)
-        )
+    frame = read_frame(file)
     order = _order(entry)
     columns = list(entry.get("columns", frame.columns[: order + 1]))
     missing = [column for column in columns if column not in frame.columns]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tacit.errors import InvalidInputError, words
-
-if TYPE_CHECKING:
-    import polars
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +35,9 @@ def read_labelled(path: Path, label: str | None) -> Labelled:
 
 def read_bounds(path: Path, names: tuple[str, ...] | None) -> tuple[Any, Any]:
     """Read a table with the columns name, low and high: the public range of every column of the data."""
-    table = _frame(path)
+    from tacit.data.frames import read_frame
+
+    table = read_frame(path)
     missing = {"name", "low", "high"} - set(table.columns)
     ranges = {} if missing else {str(name): (low, high) for name, low, high in table["name", "low", "high"].iter_rows()}
     if missing or names is None or not set(names) <= set(ranges):
@@ -84,7 +83,9 @@ def _archive(path: Path, label: str) -> Labelled:
 def _table(path: Path, label: str) -> Labelled:
     import polars as pl
 
-    table = _frame(path)
+    from tacit.data.frames import read_frame
+
+    table = read_frame(path)
     if label not in table.columns:
         raise InvalidInputError(
             f"a column {label!r} in {path}",
@@ -100,17 +101,3 @@ def _table(path: Path, label: str) -> Labelled:
             "Drop the others, or code them as numbers.",
         )
     return Labelled(rows.cast(pl.Float64).to_numpy(), table[label].to_numpy(), tuple(rows.columns))
-
-
-def _frame(path: Path) -> polars.DataFrame:
-    import polars as pl
-
-    from tacit.data.files import existing_file, reading
-
-    file = existing_file(path)
-    if not file.name.lower().endswith((".csv", ".csv.gz", ".parquet")):
-        raise InvalidInputError("a file that ends in .csv, .csv.gz, .parquet or .npz", str(file), "Convert it to one.")
-    with reading(file, "a table", pl.exceptions.PolarsError):
-        if file.suffix.lower() == ".parquet":
-            return pl.read_parquet(file, memory_map=False, hive_partitioning=False)
-        return pl.read_csv(file, infer_schema_length=None)

@@ -14,15 +14,12 @@ def read_ratings_file(path: Path, columns: str) -> Any:
     """Return a polars frame with the columns user, item and rating; `columns` names them in the file, in this order."""
     import polars
 
+    from tacit.data.frames import read_frame
+
     chosen = [name.strip() for name in columns.split(",")]
     if len(chosen) != len(NAMES):
         raise InvalidInputError("three column names, as in user,item,rating", columns, "Give --columns.")
-    try:
-        frame = polars.read_parquet(path) if path.suffix == ".parquet" else polars.read_csv(path)
-    except (OSError, polars.exceptions.PolarsError) as error:
-        raise InvalidInputError(
-            "a csv or parquet file with ratings", str(path), f"It cannot be read ({type(error).__name__})."
-        ) from error
+    frame = read_frame(path)
     missing = [name for name in chosen if name not in frame.columns]
     if missing:
         raise InvalidInputError(

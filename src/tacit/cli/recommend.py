@@ -59,10 +59,10 @@ def _found(model: Path, data: Path | None, columns: str) -> tuple[Path, Path | N
 
 
 def _own_ratings(ratings: Path | None, user: str | None, data: Path | None, columns: str) -> tuple[Any, Any]:
-    import polars
-
     if ratings is not None:
-        frame = polars.read_csv(ratings) if ratings.exists() else polars.DataFrame()
+        from tacit.data.frames import read_frame
+
+        frame = read_frame(ratings)
         if not {"item", "rating"} <= set(frame.columns):
             raise InvalidInputError(
                 "a csv file with columns item and rating", str(ratings), "Give the user's own ratings."
@@ -74,6 +74,8 @@ def _own_ratings(ratings: Path | None, user: str | None, data: Path | None, colu
             words("none"),
             "A model's file holds no user: say where the ratings are.",
         )
+    import polars
+
     frame = read_ratings_file(data, columns)
     own = frame.filter(polars.col("user").cast(polars.String) == user)
     if own.is_empty():

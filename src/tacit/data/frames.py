@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def read_frame(path: str | Path) -> pl.DataFrame:
-    """Read a CSV (also compressed) or Parquet file with named columns."""
+    """Read a CSV (also compressed), TSV or Parquet file with named columns."""
     import polars as pl
 
     file = existing_file(path)
@@ -21,7 +21,9 @@ def read_frame(path: str | Path) -> pl.DataFrame:
     with reading(file, "a table in CSV or Parquet", pl.exceptions.PolarsError, pl.exceptions.PanicException):
         if name.endswith(".parquet"):
             return pl.read_parquet(file, memory_map=False, hive_partitioning=False)
-        if name.endswith((".csv", ".csv.gz")):
+        if name.endswith((".csv", ".csv.gz", ".tsv")):
             # all lines decide on the type of a column, not the first hundred
-            return pl.read_csv(file, infer_schema_length=None)
-    raise InvalidInputError("a file that ends in .csv, .csv.gz or .parquet", str(file), "Convert it to one of these.")
+            return pl.read_csv(file, separator="\t" if name.endswith(".tsv") else ",", infer_schema_length=None)
+    raise InvalidInputError(
+        "a file that ends in .csv, .csv.gz, .tsv or .parquet", str(file), "Convert it to one of these."
+    )
