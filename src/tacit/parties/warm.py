@@ -1,7 +1,9 @@
-"""Imported by the server that local parties are forked from: numba sets itself up once, and not in every party."""
+"""Imported by the server that local parties are forked from: what numba compiled is loaded once, and not in every party."""
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from tacit.factor import kernels
+from tacit.factor import NMF
 
-kernels.gram(np.ones((2, 2)))  # so little that no thread is started, which a fork would not take along
+# so little that no thread is started, which a fork would not take along
+NMF(1, init="random", max_iter=4, tol=0).fit(csr_array(np.array([[1.0, 2.0], [3.0, 1.0], [0.0, 1.0]])))
