@@ -206,6 +206,16 @@ def test_bad_parameters(settings):
         PrivateNMF(**{"n_components": 2, **settings}).fit(TRAIN)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_more_components_than_columns_are_refused_before_anything_is_charged(method, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("faces", epsilon=1.0, delta=1e-5)
+    model = PrivateNMF(5, epsilon=1.0, delta=1e-5, method=method, ledger=ledger, dataset="faces")
+    with pytest.raises(InvalidInputError, match="at most n_features = 4"):
+        model.fit(np.ones((30, 4)))
+    assert ledger.remaining("faces").spent == 0
+
+
 @pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
 def test_bad_entries(bad):
     spoilt = TRAIN.copy()

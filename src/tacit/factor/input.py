@@ -41,3 +41,14 @@ def validated(estimator: Any, X: Any, *, reset: bool, dtype: Any = np.float64, n
             f"Shift or clip by a public amount. Negative values in data passed to {type(estimator).__name__} have no meaning.",
         )
     return X
+
+
+def check_components(n_components: int, shape: tuple[int, int]) -> None:
+    """Refuse more components than columns."""
+    rows, columns = shape
+    if n_components > columns:
+        raise InvalidInputError(
+            f"n_components of at most n_features = {columns} (n_features={columns})",
+            words(f"{n_components}, with n_samples={rows}"),
+            "Ask for fewer components.",
+        )

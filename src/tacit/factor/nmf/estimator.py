@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.channel import Outcome, Program
 from tacit.errors import InvalidInputError, words
 from tacit.factor.holders import AmongHolders
-from tacit.factor.input import validated
+from tacit.factor.input import check_components, validated
 from tacit.factor.nmf.products import Table
 from tacit.factor.nmf.program import Settings, batch_program
 from tacit.factor.nmf.start import checked_start
@@ -196,12 +196,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
         if schedule == "topic" and settings.outliers is not None:
             raise InvalidInputError("no outliers with schedule='topic'", self.outliers, "Use schedule='sweep'.")
         X = self._validated(X, reset=True)
-        if k > X.shape[1]:
-            raise InvalidInputError(
-                f"n_components of at most n_features = {X.shape[1]} (n_features={X.shape[1]})",
-                k,
-                "Ask for fewer components.",
-            )
+        check_components(k, X.shape)
         start = checked_start(self.init, (k, X.shape[1]))
         return fit_program(X, k, start, schedule=schedule, random_state=seed, settings=settings)
 

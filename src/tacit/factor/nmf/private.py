@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from tacit.channel import Clear, Outcome, Program, Step, on_public_data, run
 from tacit.errors import InvalidInputError, words
 from tacit.factor.centred_moments import CentredMoments, centred_moments_program, planned_steps
-from tacit.factor.input import validated
+from tacit.factor.input import check_components, validated
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.rounds import free_start, published_program, rounds_program, unit_ball
 from tacit.factor.nmf.start import nndsvd
@@ -190,7 +190,9 @@ class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[m
         check_seed(self.random_state)
         if self.outliers is not None:
             check_positive(self.outliers, "outliers")
-        return validated(self, X, reset=True, non_negative=True)
+        rows = validated(self, X, reset=True, non_negative=True)
+        check_components(self.n_components, rows.shape)
+        return rows
 
     def _starts_from_moments(self) -> bool:
         return self.method == "moments" or (isinstance(self.start, str) and self.start == "noisy")

@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Outcome, Program
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError
 from tacit.factor.holders import AmongHolders
-from tacit.factor.input import validated
+from tacit.factor.input import check_components, validated
 from tacit.factor.nmf.products import Table
 from tacit.factor.saved import SavedModel
 from tacit.factor.svd.program import Settings, svd_program
@@ -100,12 +100,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
     def _checked(self, X: Any, settings: Settings) -> Any:
         """Return the holder's rows for a fit; the number of rows is not compared with anything: others have more."""
         X = self._validated(X, reset=True)
-        if settings.n_components > X.shape[1]:
-            raise InvalidInputError(
-                f"n_components of at most n_features = {X.shape[1]} (n_features={X.shape[1]})",
-                words(f"{settings.n_components}, with n_samples={X.shape[0]}"),
-                "Ask for fewer components.",
-            )
+        check_components(settings.n_components, X.shape)
         return X
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
