@@ -59,10 +59,30 @@ def test_a_party_that_stalls_is_named_within_the_timeout(after):
 
 @pytest.mark.parametrize("after", [1, 3, 9, 33, 60, 100])
 def test_a_party_that_dies_is_named_at_once(after):
-    for parties, message, seconds in run_parties(with_a_failing_party, 3, after, "die", 300.0)[:2]:
+    for parties, message, seconds in run_parties(with_a_failing_party, 3, after, "die", 120.0)[:2]:
         assert parties == (2,)
         assert "party 2 to stay" in message
         assert seconds < 100
+
+
+def one_dies_and_one_stops_for_it(wire):
+    """Party 2 dies, party 1 has seen it and stopped, and party 0 waits for party 1."""
+    start = time.monotonic()
+    directions = NormalisedSummer(wire, timeout=24.0)
+    if wire.index == 2:
+        os._exit(1)
+    if wire.index == 0:
+        with pytest.raises(PartyError) as caught:
+            directions(np.arange(2**45, 2**45 + 20))
+        return caught.value.parties, time.monotonic() - start
+    directions.close()
+    return None
+
+
+def test_the_first_to_go_is_named_also_where_another_stopped_for_it():
+    parties, seconds = run_parties(one_dies_and_one_stops_for_it, 3)[0]
+    assert parties == (2,)
+    assert seconds < 20  # before the timeout
 
 
 def test_nonsense_from_a_party_is_noticed_at_once():

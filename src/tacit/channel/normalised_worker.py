@@ -12,7 +12,7 @@ from tacit.channel.normalised_link import ALIVE, Link, Wire, name_parties
 from tacit.channel.normalised_runtime import MpycRuntime
 from tacit.errors import PartyError, ProtocolError, TacitError, words
 
-_BEATS = 8
+_BEATS, _SILENT_BEATS = 8, 2.5
 """Signs of life in one timeout; a peer that missed more than two counts as silent."""
 
 
@@ -152,17 +152,26 @@ class Worker:
                     self._failure.result()
                 if time.monotonic() >= end:
                     raise self._silence(timeout)
+                if self._is_stranded(timeout):
+                    self._missed()
+                    continue
                 for link in self.runtime.links.values():
                     link.send(0, b"", ALIVE)
         finally:
             task.cancel()
+
+    def _is_stranded(self, timeout: float) -> bool:
+        """Whether a peer has gone, and one that a message is missing from is silent: it may have stopped for that."""
+        links, now = self.runtime.links.values(), time.monotonic()
+        silent = any(link.pending and now - link.heard >= _SILENT_BEATS * timeout / _BEATS for link in links)
+        return silent and any(link.ended is not None for link in links)
 
     def _silence(self, timeout: float) -> PartyError:
         """Name the peers that gave no sign of life, or else those that a message is missing from."""
         links = self.runtime.links
         now = time.monotonic()
         # on a busy machine living peers are late too, but not as long as those that are gone
-        least = max(2.5 * timeout / _BEATS, 0.7 * max(now - link.heard for link in links.values()))
+        least = max(_SILENT_BEATS * timeout / _BEATS, 0.7 * max(now - link.heard for link in links.values()))
         silent = tuple(peer for peer, link in links.items() if now - link.heard >= least)
         parties = silent or tuple(peer for peer, link in links.items() if link.pending) or tuple(links)
         return PartyError(
