@@ -70,6 +70,7 @@ def one_dies_and_one_stops_for_it(wire):
     start = time.monotonic()
     directions = NormalisedSummer(wire, timeout=24.0)
     if wire.index == 2:
+        time.sleep(2)  # what it has sent is on its way
         os._exit(1)
     if wire.index == 0:
         with pytest.raises(PartyError) as caught:
