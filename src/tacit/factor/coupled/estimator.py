@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -167,7 +167,6 @@ class CoupledFactorization(FittedFactors, BaseEstimator):  # type: ignore[misc]
         found = checked_relations(relations)
         method = check_choice(self.inference, "inference", ["map", "vb", "sgld"])
         shapes = factor_shapes(found, checked_ranks(self.ranks, found))
-        seed = check_seed(self.random_state)
         tries = check_count(self.n_init, "n_init") if isinstance(self.init, str) and method != "sgld" else 1
         fit: Any = {"map": self._point, "vb": self._variational, "sgld": self._sampled}[method]
         settings: Any = {"map": self._settings, "vb": self._bayes, "sgld": self._langevin}[method](found)
@@ -176,16 +175,20 @@ class CoupledFactorization(FittedFactors, BaseEstimator):  # type: ignore[misc]
         uses = [name for relation in found for name in relation.factors]
         # factors of several relations move last, as they would among holders with one relation each
         shared = [name for name in shapes if uses.count(name) > 1]
-        best: dict[str, Any] | None = None
-        for attempt in range(tries):
-            rng = np.random.default_rng([seed, attempt])
+
+        def fitted(rng: np.random.Generator) -> dict[str, Any]:
             start = random_start(found, shapes, rng) if self._is_random() else given_start(self.init, shapes)
-            result = fit(found, start, shared, settings)
-            if best is None or result["loss"] < best["loss"]:
-                best = result
-        assert best is not None
+            return fit(found, start, shared, settings)  # type: ignore[no-any-return]
+
+        best = self._best(tries, fitted)
         self._keep(found, unknown, best)
         return self
+
+    def _best(self, tries: int, fitted: Callable[[np.random.Generator], dict[str, Any]]) -> dict[str, Any]:
+        """Return the result of the least loss, of so many starts."""
+        seed = check_seed(self.random_state)
+        results = (fitted(np.random.default_rng([seed, attempt])) for attempt in range(tries))
+        return min(results, key=lambda result: result["loss"])
 
     def _is_random(self) -> bool:
         if isinstance(self.init, str):

@@ -22,7 +22,7 @@ from tacit.factor.coupled.sites import Site
 from tacit.factor.coupled.spec import checked_ranks, factor_shapes
 from tacit.factor.coupled.start import checked_relations, filled_in, given_start, start_sizes, unknown_entities
 from tacit.privacy.guarantee import Guarantee
-from tacit.validation import check_choice, check_count, check_seed
+from tacit.validation import check_choice, check_count
 
 
 def fit_site(model: Any, site: Site) -> Any:
@@ -36,21 +36,18 @@ def fit_site(model: Any, site: Site) -> Any:
     mine = {name: shape for name, shape in shapes.items() if name in shared or _uses(own, name)}
     settings: Any = {"map": model._settings, "vb": model._bayes}[method](together)
     fit: Any = {"map": model._point, "vb": model._variational}[method]
-    seed = check_seed(model.random_state)
     tries = check_count(model.n_init, "n_init") if model._is_random() else 1
     met = run(_meeting(own, together, shapes, shared), Clear())
     if isinstance(met.channel, Clear):
         raise ProtocolError(
             "a site's part within tacit.parties", words("a site alone"), "Use run_local, or give all relations to fit."
         )
-    best: dict[str, Any] | None = None
-    for attempt in range(tries):
-        rng = np.random.default_rng([seed, attempt])
+
+    def fitted(rng: np.random.Generator) -> dict[str, Any]:
         start = met.private["start"](rng) if model._is_random() else given_start(model.init, mine)
-        result = fit(own, start, shared, settings)
-        if best is None or result["loss"] < best["loss"]:
-            best = result
-    assert best is not None
+        return fit(own, start, shared, settings)  # type: ignore[no-any-return]
+
+    best = model._best(tries, fitted)
     factors = filled_in(best["factors"], met.private["unknown"], together)
     model._keep(own, {}, {**best, "factors": factors})
     model.guarantee_ = _said(met.channel.guarantee, site, shared)
