@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, vstack
+from sklearn.base import clone
 
 from tacit import PrivateCoupledFactorization, PrivateMoments, PrivateNMF, Relation, choose_rank
 from tacit.channel import check_neighbours
@@ -144,17 +145,18 @@ def test_a_private_choice_of_rank_is_treated_as_promised():
         assert check_neighbours(fit, data, neighbour).largest <= 1
 
 
-def coupled_relations(cells, values):
+def coupled_relations(cells, values, divergence="euclid"):
     """A user x place x activity relation with these cells, and a public place x feature relation."""
     tensor = Relation(
         (cells, values, (30, 8, 3)),
         "ir,jr,kr->ijk",
         ("user", "place", "activity"),
         observed="stored",
-        divergence="euclid",
+        divergence=divergence,
     )
     features = np.random.default_rng(0).normal(size=(8, 4))
-    return [tensor, Relation(features, "jr,fr->jf", ("place", "feature"), divergence="euclid")]
+    features = features if divergence == "euclid" else np.abs(features)
+    return [tensor, Relation(features, "jr,fr->jf", ("place", "feature"), divergence=divergence)]
 
 
 def coupled_cells():
@@ -209,3 +211,40 @@ def test_coupled_neighbours_are_treated_as_promised(settings):
 
     used = [check_neighbours(fit, *pair).largest for pair in coupled_neighbours(model.unit, model.adjacency)]
     assert max(used) > 0.3
+
+
+RARE = 1e-5  # of some hundred units hardly ever one is drawn
+SAMPLED = [case for case in CASES if case is not None and getattr(case.estimator, "sampling_rate", 1.0) < 1]
+
+
+def numbers_in(released):
+    """Return all numbers of something released: an array, or arrays and texts by name, at any depth."""
+    if isinstance(released, dict):
+        return np.concatenate([np.zeros(0), *(numbers_in(one) for one in released.values())])
+    found = np.asarray(released)
+    return found.ravel() if found.dtype.kind in "fiu" else np.zeros(0)
+
+
+def fit_on_nobody(estimator, *data):
+    settings = {"sampling_rate": RARE, "epsilon": 5.0, "delta": 1e-9}
+    if "epochs" in estimator.get_params():
+        settings["epochs"] = 4 * RARE
+    fitted = estimator.set_params(**settings).fit(*data)
+    assert fitted.guarantee_.epsilon <= 5.0 * (1 + 1e-9)
+    for name in fitted._released:
+        assert np.isfinite(numbers_in(getattr(fitted, name))).all()
+
+
+@pytest.mark.filterwarnings("ignore::tacit.factor.private.PrivacyWarning")
+@pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.name)
+def test_a_sample_of_nobody_is_no_accident(case):
+    fit_on_nobody(clone(case.estimator), case.X)
+
+
+@pytest.mark.parametrize("divergence", ["euclid", "kl"])
+@pytest.mark.parametrize("settings", [one for _, one in COUPLED if one.get("method") == "sgld"])
+def test_a_coupled_sample_of_nobody_is_no_accident(settings, divergence):
+    low = -1.0 if divergence == "euclid" else 0.0
+    model = PrivateCoupledFactorization({"r": 2}, **settings, value_range=(low, 1), popular=6)
+    cells, values = coupled_cells()
+    fit_on_nobody(model, coupled_relations(cells, np.maximum(values, low), divergence))

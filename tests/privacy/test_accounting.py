@@ -275,3 +275,9 @@ def test_bad_rate(rate):
 def test_bad_adjacency_names_the_choices():
     with pytest.raises(InvalidInputError, match=r"add-remove.*replace-one"):
         gaussian_epsilon(1.0, 1e-5, adjacency="neighbours")
+
+
+def test_a_delta_that_lets_the_sampled_go_unprotected_is_refused():
+    with pytest.raises(InvalidInputError, match="below the chance that a unit is drawn"):
+        gaussian_noise_multiplier(1.0, 1e-5, steps=4, sampling_rate=1e-7)
+    assert gaussian_noise_multiplier(1.0, 1e-5, steps=4, sampling_rate=1e-5) > 0.1

@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 from scipy.optimize import brentq
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, words
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.gaussian import mu_of_epsilon
 from tacit.privacy.releases import ADJACENCIES, GaussianRelease
 from tacit.validation import check_choice, check_count, check_delta, check_epsilon, check_positive, check_rate
 
+LEAST_MULTIPLIER = 1e-3
+"""Below this a single release costs an epsilon of half a million: nobody asks for it."""
 
 def gaussian_epsilon(
     noise_multiplier: float,
@@ -114,6 +116,12 @@ def _decreasing_root(function: Callable[[float], float], start: float, *, tolera
         stride, low = 0.02, high - 0.02
         while function(low) <= 0:
             low, high, stride = low - 2 * stride, low, 2 * stride
+            if low < math.log(LEAST_MULTIPLIER):
+                raise InvalidInputError(
+                    "a delta below the chance that a unit is drawn at all",
+                    words("samples so rare that without any noise the budget would be kept"),
+                    "Such a delta promises nothing to those who are drawn. Use a smaller delta.",
+                )
     if high - low > tolerance:
         high = float(brentq(function, low, high, xtol=tolerance / 2))
     while function(high) > 0:  # brentq may end on either side; end on the private one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -46,7 +47,7 @@ class Pairs:
 
 def added(places: Whole, terms: Floats, size: int) -> Floats:
     """Add rows of `terms` at their places, in the order of the cells."""
-    flat = terms.reshape(len(terms), -1)
+    flat = terms.reshape(len(terms), math.prod(terms.shape[1:]))
     sums = np.empty((size, flat.shape[1]))
     for column in range(flat.shape[1]):
         sums[:, column] = np.bincount(places, flat[:, column], minlength=size)

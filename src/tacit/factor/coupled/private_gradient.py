@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -62,7 +63,9 @@ class Cells:
         free = [letter for letter in summed if letter not in "".join(groups)]
         operands += [np.ones(len(self.values)), *(np.ones(self.ranks[letter]) for letter in free)]
         text = ",".join([*groups, new, *free])
-        return np.asarray(np.einsum(f"{text}->{new}{summed}", *operands, optimize=True)).reshape(len(self.values), -1)
+        slopes = np.asarray(np.einsum(f"{text}->{new}{summed}", *operands, optimize=True))
+        # the width is counted, not left to numpy: a sample may have no cell
+        return slopes.reshape(len(self.values), math.prod(self.ranks[letter] for letter in summed))
 
     def _operands(self, factors: Mapping[str, Floats], places: Sequence[int] | range) -> tuple[list[str], list[Floats]]:
         new = cell_letter(self.spec)
