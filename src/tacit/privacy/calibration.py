@@ -16,6 +16,7 @@ from tacit.validation import check_choice, check_count, check_delta, check_epsil
 LEAST_MULTIPLIER = 1e-3
 """Below this a single release costs an epsilon of half a million: nobody asks for it."""
 
+
 def gaussian_epsilon(
     noise_multiplier: float,
     delta: float,
