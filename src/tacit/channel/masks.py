@@ -12,17 +12,14 @@ K. Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.channel.ring import Elements, Ring
 from tacit.errors import ProtocolError, words
+from tacit.privacy.entropy import STREAM_KEY_BYTES, counter_stream
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers import CipherContext
-
-KEY_BYTES, BLOCK_BYTES = 32, 16
+BLOCK_BYTES = 16
 CHUNK = 16384
 """Elements that are masked at a time."""
 
@@ -39,9 +36,9 @@ class Masks:
     """
 
     def __init__(self, index: int, keys: Mapping[int, bytes]) -> None:
-        if index in keys or any(len(key) != KEY_BYTES for key in keys.values()):
+        if index in keys or any(len(key) != STREAM_KEY_BYTES for key in keys.values()):
             raise ProtocolError(
-                f"one key of {KEY_BYTES} bytes for every other party",
+                f"one key of {STREAM_KEY_BYTES} bytes for every other party",
                 words(f"keys for {sorted(keys)}"),
                 "Agree on keys again.",
             )
@@ -56,7 +53,7 @@ class Masks:
                 f"a sum numbered {self._next} or higher", number, "A mask used twice would give away a difference."
             )
         self._next = number + 1
-        streams = {peer: _stream(key, number) for peer, key in sorted(self._keys.items())}
+        streams = {peer: counter_stream(key, number) for peer, key in sorted(self._keys.items())}
         most = 8 * min(CHUNK, elements.shape[1]) * len(elements)
         zeros, buffer = bytes(most), bytearray(most + BLOCK_BYTES)
         masked = np.empty_like(elements)
@@ -68,10 +65,3 @@ class Masks:
                 part = ring.plus(part, mask) if peer > self.index else ring.minus(part, mask)
             masked[:, start : start + CHUNK] = part
         return masked
-
-
-def _stream(key: bytes, number: int) -> CipherContext:
-    """AES-256 in counter mode; the upper half of the counter is the sum's number, so that streams never overlap."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    return Cipher(algorithms.AES(key), modes.CTR(number.to_bytes(8, "big") + bytes(8))).encryptor()

@@ -1,7 +1,7 @@
 """Where the random bits of the noise come from.
 
-The noise is only as private as its bits are unpredictable, so the default is AES-128 in counter mode
-under a key from the operating system. `randomgen` is imported on first use: importing tacit stays cheap.
+The noise is only as private as its bits are unpredictable, so they are AES in counter mode under a key from the
+operating system. `cryptography` and `randomgen` are imported on first use: importing tacit stays cheap.
 """
 
 from __future__ import annotations
@@ -13,9 +13,37 @@ from typing import TYPE_CHECKING
 from tacit.validation import check_count
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from cryptography.hazmat.primitives.ciphers import CipherContext
     from numpy.random import Generator
+    from numpy.typing import NDArray
 
 _KEY_BITS = 128
+STREAM_KEY_BYTES = 32
+
+
+def secure_words() -> Callable[[int], NDArray[np.uint64]]:
+    """Return a source of 64-bit words that nobody can predict or repeat, under a fresh key of its own.
+
+    For much noise: many times faster than `secure_generator`, which has all laws of numpy.
+    """
+    import numpy as np
+
+    stream = counter_stream(secrets.token_bytes(STREAM_KEY_BYTES), 0)
+
+    def give(count: int) -> NDArray[np.uint64]:
+        return np.frombuffer(stream.update(bytes(8 * count)), dtype=np.uint64)
+
+    return give
+
+
+def counter_stream(key: bytes, number: int) -> CipherContext:
+    """Return AES-256 in counter mode; the upper half of the counter is `number`, so that streams of a key never overlap."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    return Cipher(algorithms.AES(key), modes.CTR(number.to_bytes(8, "big") + bytes(8))).encryptor()
 
 
 def secure_generator() -> Generator:

@@ -1,7 +1,7 @@
 """Integer noise, sampled exactly and securely.
 
-Noise made of floating-point numbers leaks through its gaps and roundings; noise on the integers, drawn
-with integer arithmetic from unpredictable bits, has exactly the law that the accounting assumes. What it
+Noise made of floating-point numbers leaks through its gaps and roundings; noise on the integers, drawn from
+unpredictable bits so that no outcome depends on a rounding, has exactly the law that the accounting assumes. What it
 does not hide is the time a draw takes, which depends on its value.
 """
 
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import ArrayLike, NDArray
 
+    from tacit.privacy.samplers import Source
+
 _LEAST_SIGMA = 0.5
 _LEAST_SCALE = 2.0**-8
 _MOST = 2.0**40
 _SHARED_OUT = 2**17
-"""From so many secure draws on, the cores share them, each with a generator of its own."""
+"""From so many secure draws on, the cores share them, each with random bits of its own."""
 
 
 def discrete_gaussian(
@@ -43,7 +45,7 @@ def discrete_gaussian(
     size : int or tuple of int
         Shape of the result.
     generator : numpy.random.Generator, optional
-        Source of random bits; by default a new `tacit.privacy.entropy.secure_generator`. Any other
+        Source of random bits; by default new ones of `tacit.privacy.entropy.secure_words`. Any other
         choice is for tests: noise that can be predicted protects nothing.
 
     Returns
@@ -78,7 +80,7 @@ def discrete_laplace(
     size : int or tuple of int
         Shape of the result.
     generator : numpy.random.Generator, optional
-        Source of random bits; by default a new `tacit.privacy.entropy.secure_generator`. Any other
+        Source of random bits; by default new ones of `tacit.privacy.entropy.secure_words`. Any other
         choice is for tests: noise that can be predicted protects nothing.
 
     Returns
@@ -169,17 +171,18 @@ def _check_shape(size: object) -> tuple[int, ...]:
     return (check_count(size, "size", least=0),)
 
 
-def _source(generator: object) -> Generator:
+def _source(generator: object) -> Source:
     from numpy.random import Generator
 
     if generator is None:
-        from tacit.privacy.entropy import secure_generator
+        from tacit.privacy.entropy import secure_words
 
-        return secure_generator()
+        return secure_words()
     if not isinstance(generator, Generator):
         raise InvalidInputError(
             "generator to be a numpy.random.Generator or None",
             generator,
             "Leave it out: the default takes its key from the operating system.",
         )
-    return generator
+    # unlike `random_raw`, `integers` gives 64 fair bits also over bit generators of 32-bit words
+    return lambda count: generator.integers(0, 2**64 - 1, size=count, dtype=np.uint64, endpoint=True)

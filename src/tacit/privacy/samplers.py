@@ -1,300 +1,295 @@
-"""Exact samplers in integer arithmetic, compiled; `tacit.privacy.noise` is their public face.
+r"""Exact samplers of integer noise; `tacit.privacy.noise` is their public face.
 
-Every draw is a function of a stream of fair bits, and no floating-point number takes part in it.
+Both laws are :math:`P(v) \propto \exp(-V(|v| / w))` with a width :math:`w = m / 2^s`, a rational number. The half-line is
+cut into slabs of width :math:`w / L`, and a draw is made of attempts, each a function of random 64-bit words:
 
-The stream. Bits come from a buffer of 64-bit words through a reservoir. When the buffer runs out in the
-middle of a draw, that draw is *replayed* from its first bit on a longer buffer that begins with the very
-same bits. Hence a draw depends on the infinite stream alone and never on where a buffer happened to end;
-drawing new bits instead would favour the values that need few of them.
+1. a slab k, with weight :math:`\exp(-V(k / L))`: a uniform number against the binary expansions of the distribution
+   function, which are known to 256 bits and do not depend on the width;
+2. an integer v of that slab, uniformly;
+3. it is kept with probability :math:`\exp(-t)`, :math:`t = V(v / w) - V(k / L) = x (q (2k + x) + r)`, where x in [0, 1) is
+   the place of v in its slab: a second uniform number against :math:`\exp(-t)`;
+4. a sign; zero has one sign only, or it would count twice.
 
-Exactness. Both laws follow their papers to the letter, apart from one table each: the number of whole
-steps, which has a fixed law, is read off by comparing random bits with the binary expansions of its
-distribution function, known to 256 bits. Bits that differ from an expansion decide as all later bits
-would; bits that agree to the end (probability below 2**-248) decide nothing and raise an error.
+Exactness. Compiled code computes :math:`\exp(-t)` in float64, with an error far below `UNSURE`, and decides where the
+uniform number is farther than that from it; 64 bits decide the slab unless they tie with an expansion. The attempts that
+are left, one in about :math:`2^{44}`, are decided anew in decimal arithmetic of 120 digits (`decide`), with as many more
+random bits as it takes. Bits that tie to the 256th (probability below :math:`2^{-240}`) decide nothing and raise an error.
+So no outcome depends on a rounding.
+
+An attempt that the buffer of words cuts off is made anew from its first word on a longer buffer. Hence a draw depends on
+the infinite stream alone and never on where a buffer happened to end; new words instead would favour short attempts.
 
 References
 ----------
-C. F. F. Karney, "Sampling exactly from the normal distribution", ACM TOMS 42(1), 2016, algorithm D.
-C. L. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", 2020, algorithm 2.
+C. F. F. Karney, "Sampling exactly from the normal distribution", ACM TOMS 42(1), 2016: the slabs of one width.
+C. L. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", 2020.
+G. Marsaglia, W. W. Tsang, "The ziggurat method for generating random variables", J. Stat. Softw. 5(8), 2000: the quick yes.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 from numba import njit
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tacit.errors import TacitError, words
 
-# Sums of the numbers below stay under 2**63 for a ratio m / 2**s with m < 2**53 and s <= 61:
-# m * 2**_CHUNK for a Bernoulli, and m times the number of rows of a table (19 and 178).
-_CHUNK = 8
-_TABLE_BITS = 256
-_DECIMAL_DIGITS = 120
-_UNDECIDED = -1
-_MOST_WORDS = 1 << 16
-_MOST_WORDS_OF_ONE_DRAW = 1 << 20
-
-# Places in the state of the stream: next word, bits in the reservoir, how many of them are left.
-_NEXT, _RESERVOIR, _LEFT = 0, 1, 2
-
 Words = NDArray[np.uint64]
 Integers = NDArray[np.int64]
-Table = tuple[Integers, Integers, Integers]  # digits of each row; rows [first, end) tie with each digit
-Law = tuple[int, int, int, int]  # m and s of m / 2**s; bound of the uniform draw, and its width in bits
+Source = Callable[[int], Words]
+"""Gives so many fresh random words."""
+
+UNSURE = 2.0**-45
+"""x and t carry a few roundings each, of 2**-53 relative, and t <= 20; exp is good to a few units in the last place."""
+FINE = 32.0
+"""From this width on slabs are narrow, so that almost all attempts are kept, and most without computing exp."""
+_WORDS_OF_AN_ATTEMPT = 3
+_TABLE_BITS, _WORD_BITS, _GUIDE_BITS = 256, 64, 10
+_DIGITS = 120
+_DECIMAL_ERROR = Decimal("1e-110")
+_MOST_WORDS = 3 << 14
+_MOST_WORDS_WITHOUT_A_DRAW = 1 << 20
+
+_ONE, _HALF_WORD = np.uint64(1), np.uint64(32)
+_LOWER_HALF = np.uint64(2**32 - 1)
+_GUIDE_SHIFT = np.uint64(_WORD_BITS - _GUIDE_BITS)
 
 
-@njit(cache=True, nogil=True)
-def _ran_out(buffer: Words, stream: Words) -> bool:
-    return bool(stream[_NEXT] > np.uint64(buffer.size))
+@dataclass(frozen=True, eq=False)
+class Slabs:
+    """A law cut into slabs, for all widths: V(y / L) = q y^2 + r y.
 
-
-@njit(cache=True, nogil=True)
-def _take_bits(count: int, buffer: Words, stream: Words) -> int:
-    """Return `count` <= 62 fair bits as int64; all ones, with `_ran_out` true, when there are none left."""
-    wanted = np.uint64(count)
-    mask = (np.uint64(1) << wanted) - np.uint64(1)
-    left, bits = stream[_LEFT], stream[_RESERVOIR]
-    if left >= wanted:
-        stream[_RESERVOIR] = bits >> wanted
-        stream[_LEFT] = left - wanted
-        return int(np.int64(bits & mask))
-    if stream[_NEXT] >= np.uint64(buffer.size):
-        stream[_NEXT] = np.uint64(buffer.size + 1)
-        return int(np.int64(mask))
-    word = buffer[stream[_NEXT]]
-    stream[_NEXT] += np.uint64(1)
-    used = wanted - left
-    stream[_RESERVOIR] = word >> used
-    stream[_LEFT] = np.uint64(64) - used
-    return int(np.int64((bits | (word << left)) & mask))
-
-
-@njit(cache=True, nogil=True)
-def _uniform_below(bound: int, width: int, buffer: Words, stream: Words) -> int:
-    """Return an integer uniform in [0, bound), where bound <= 2**width; anything when the stream ran out."""
-    value = _take_bits(width, buffer, stream)
-    while value >= bound and not _ran_out(buffer, stream):
-        value = _take_bits(width, buffer, stream)
-    return value
-
-
-@njit(cache=True, nogil=True)
-def _bernoulli(a: int, m: int, buffer: Words, stream: Words) -> bool:
-    """Return True with probability a / m, for 0 <= a < m < 2**54.
-
-    A uniform number is compared with a / m a few binary digits at a time. The digits r put it in
-    [r, r + 1) / 2**_CHUNK; if a / m is inside, the rest of the number is compared with the rest of a / m.
-    An exhausted stream (all ones) soon gives False, so that no loop outlives it.
+    Attributes
+    ----------
+    q, r : float
+        Exact, both.
+    log_fineness : int
+        Logarithm of L to base 2.
+    rows : tuple of int
+        First 256 bits of the distribution function of the slabs; at most 1000 of them, so that rows times m < 2**63.
+    cumulative : ndarray of uint64
+        First 64 of them.
+    guide : ndarray
+        For every first 10 bits, the first row that is not below all numbers beginning with them.
+    surely : ndarray of uint64
+        Numbers of 63 bits below this are below exp(-t) everywhere in the slab.
     """
-    while True:
-        a <<= _CHUNK
-        low = _take_bits(_CHUNK, buffer, stream) * m
-        if low >= a:
-            return False
-        if low + m <= a:
-            return True
-        a -= low
+
+    q: float
+    r: float
+    log_fineness: int
+    rows: tuple[int, ...]
+    cumulative: Words
+    guide: NDArray[np.int16]
+    surely: Words
+
+    @classmethod
+    def of(cls, q: float, r: float, log_fineness: int) -> Slabs:
+        """Compute the tables."""
+        masses, falls = [], []
+        with localcontext(prec=_DIGITS):
+            mass, fall, bend = Decimal(1), (-Decimal(q) - Decimal(r)).exp(), (-2 * Decimal(q)).exp()
+            while mass > _DECIMAL_ERROR / 2**16:
+                masses.append(mass)
+                falls.append(fall)  # exp(-t) at the end of the slab, where it is least
+                mass, fall = mass * fall, fall * bend
+            total = sum(masses)
+            rows = _expanded([sum_ / total for sum_ in accumulate(masses)])
+            surely = [int((fall - _DECIMAL_ERROR) * 2**63) for fall in falls[: len(rows)]]
+        cumulative = np.array([row >> (_TABLE_BITS - _WORD_BITS) for row in rows], dtype=np.uint64)
+        starts = np.arange(2**_GUIDE_BITS, dtype=np.uint64) << _GUIDE_SHIFT
+        guide = np.searchsorted(cumulative, starts, side="left").astype(np.int16)
+        return cls(q, r, log_fineness, rows, cumulative, guide, np.array(surely, dtype=np.uint64))
 
 
-@njit(cache=True, nogil=True)
-def _from_table(table: Table, buffer: Words, stream: Words) -> int:
-    """Return the first row whose expansion exceeds a uniform number, or `_UNDECIDED` on a tie."""
-    digits, first, end = table
-    digit = _take_bits(_CHUNK, buffer, stream)
-    low, high = int(first[digit]), int(end[digit])
-    place = 1
-    # Rows before `low` are below the uniform number, rows from `high` above it, those between tie so far.
-    while low < high:
-        if place == digits.shape[1]:
-            return _UNDECIDED
-        digit = _take_bits(_CHUNK, buffer, stream)
-        while low < high and digits[low, place] < digit:
-            low += 1
-        while low < high and digits[high - 1, place] > digit:
-            high -= 1
-        place += 1
-    return low
+@lru_cache(maxsize=2)
+def gaussian_slabs(log_fineness: int) -> Slabs:
+    """Return the slabs of V(z) = z^2 / 2."""
+    return Slabs.of(0.5 / 4.0**log_fineness, 0.0, log_fineness)
 
 
-@njit(cache=True, nogil=True)
-def _bernoulli_exp_of_step(k: int, a: int, m: int, buffer: Words, stream: Words) -> bool:
-    """Return True with probability exp(-g), g = x (2k + x) / (2k + 2), x = a / m.
-
-    Von Neumann: the first n at which a Bernoulli(g / n) fails is odd with probability exp(-g). A
-    Bernoulli(g / n) is three independent ones, of 1 / n, of x, and of (2k + x) / (2k + 2); the last is a
-    die of 2k + 2 faces, of which 2k win, one loses, and one wins with probability x.
-    """
-    width = 1
-    while (1 << width) < 2 * k + 2:
-        width += 1
-    n = 1
-    while True:
-        face = _uniform_below(2 * k + 2, width, buffer, stream)
-        if face == 2 * k + 1:
-            break
-        if face == 2 * k and not _bernoulli(a, m, buffer, stream):
-            break
-        if not _bernoulli(a, m, buffer, stream):
-            break
-        if n > 1 and not _bernoulli(1, n, buffer, stream):
-            break
-        n += 1
-    return n & 1 == 1
+@lru_cache(maxsize=2)
+def laplace_slabs(log_fineness: int) -> Slabs:
+    """Return the slabs of V(z) = z."""
+    return Slabs.of(0.0, 0.5**log_fineness, log_fineness)
 
 
-@njit(cache=True, nogil=True)
-def _bernoulli_exp(a: int, m: int, buffer: Words, stream: Words) -> bool:
-    """Return True with probability exp(-a / m), for 0 <= a < m, by the same rule."""
-    n = 1
-    while _bernoulli(a, m, buffer, stream) and (n == 1 or _bernoulli(1, n, buffer, stream)):
-        n += 1
-    return n & 1 == 1
+@dataclass(frozen=True)
+class Width:
+    """A width as it meets the slabs: slab k has the integers v with 0 <= v 2^shift - k m < m."""
+
+    m: int
+    shift: int
+    steps: int
+
+    @classmethod
+    def of(cls, width: float, log_fineness: int) -> Width:
+        """Take the width as exactly the number that the float stands for."""
+        m, denominator = width.as_integer_ratio()
+        shift = denominator.bit_length() - 1 + log_fineness
+        return cls(m, shift, -(-m >> shift))
+
+    @property
+    def left_over(self) -> int:
+        """How many of 2**64 words go beyond a whole multiple of the steps."""
+        return (1 << _WORD_BITS) % self.steps
 
 
-@njit(cache=True, nogil=True)
-def _gaussian_draw(law: Law, table: Table, buffer: Words, stream: Words) -> int:
-    """Return one draw with sigma = m / 2**s, or 0 when the stream ran out (the caller looks)."""
-    m, s, steps, width = law
-    while not _ran_out(buffer, stream):
-        # Weight exp(-k^2 / 2) for the whole sigmas; x = a / m in [0, 1) is the rest, in sigmas.
-        k = _from_table(table, buffer, stream)
-        if _ran_out(buffer, stream):
-            break
-        if k == _UNDECIDED:
-            raise ArithmeticError("random bits tie with a 256-bit expansion; draw again")
-        ceiling = (k * m + (1 << s) - 1) >> s
-        j = _uniform_below(steps, width, buffer, stream)
-        a = ((ceiling << s) - k * m) + (j << s)
-        if a >= m:
-            continue
-        # exp(-x (2k + x) / 2) makes the whole weight exp(-(k + x)^2 / 2).
-        wins = 0
-        while wins <= k and _bernoulli_exp_of_step(k, a, m, buffer, stream):
-            wins += 1
-        if wins <= k:
-            continue
-        value = ceiling + j
-        negative = _take_bits(1, buffer, stream) == 1
-        if value == 0 and negative:
-            continue  # zero has one sign only, or it would count twice
-        return -value if negative else value
-    return 0
-
-
-@njit(cache=True, nogil=True)
-def _laplace_draw(law: Law, table: Table, buffer: Words, stream: Words) -> int:
-    """Return one draw with scale = m / 2**s, or 0 when the stream ran out (the caller looks)."""
-    m, s, _, width = law
-    while not _ran_out(buffer, stream):
-        rest = _uniform_below(m, width, buffer, stream)
-        if not _bernoulli_exp(rest, m, buffer, stream):
-            continue
-        whole = _from_table(table, buffer, stream)
-        if _ran_out(buffer, stream):
-            break
-        if whole == _UNDECIDED:
-            raise ArithmeticError("random bits tie with a 256-bit expansion; draw again")
-        value = (rest + m * whole) >> s
-        negative = _take_bits(1, buffer, stream) == 1
-        if value == 0 and negative:
-            continue
-        return -value if negative else value
-    return 0
-
-
-@njit(cache=True, nogil=True)
-def _fill_from_buffer(
-    gaussian: bool, out: Integers, done: int, law: Law, table: Table, buffer: Words, stream: Words
-) -> int:
-    """Draw into `out` from place `done` on; return how many places are filled when the buffer is used up."""
-    while done < out.size:
-        next_word, reservoir, left = stream[_NEXT], stream[_RESERVOIR], stream[_LEFT]
-        value = _gaussian_draw(law, table, buffer, stream) if gaussian else _laplace_draw(law, table, buffer, stream)
-        if _ran_out(buffer, stream):
-            # The replay begins at the first bit of the draw that was cut off.
-            stream[_NEXT], stream[_RESERVOIR], stream[_LEFT] = next_word, reservoir, left
-            break
-        out[done] = value
-        done += 1
-    return done
-
-
-def sample_gaussian(sigma: float, count: int, generator: Generator) -> Integers:
+def sample_gaussian(sigma: float, count: int, source: Source) -> Integers:
     """Return `count` draws with mass proportional to exp(-k**2 / (2 sigma**2)), 0.5 <= sigma <= 2**40."""
-    m, denominator = sigma.as_integer_ratio()
-    steps = -(-m // denominator)
-    law = (m, denominator.bit_length() - 1, steps, (steps - 1).bit_length())
-    return _draw(True, law, _gaussian_table(), count, generator)
+    return _draw(gaussian_slabs(5 if sigma >= FINE else 0), sigma, count, source)
 
 
-def sample_laplace(scale: float, count: int, generator: Generator) -> Integers:
+def sample_laplace(scale: float, count: int, source: Source) -> Integers:
     """Return `count` draws with mass proportional to exp(-|k| / scale), 2**-8 <= scale <= 2**40."""
-    m, denominator = scale.as_integer_ratio()
-    law = (m, denominator.bit_length() - 1, m, (m - 1).bit_length())
-    return _draw(False, law, _geometric_table(), count, generator)
+    return _draw(laplace_slabs(2 if scale >= FINE else 0), scale, count, source)
 
 
-def _draw(gaussian: bool, law: Law, table: Table, count: int, generator: Generator) -> Integers:
+def _draw(slabs: Slabs, width: float, count: int, source: Source) -> Integers:
+    at = Width.of(width, slabs.log_fineness)
     out = np.empty(count, dtype=np.int64)
-    stream = np.zeros(3, dtype=np.uint64)
-    unread: Words = np.empty(0, dtype=np.uint64)
-    done = 0
+    buffer = np.empty(0, dtype=np.uint64)
+    tables = slabs.q, slabs.r, slabs.cumulative, slabs.guide, slabs.surely
+    steps = np.uint64(at.steps), np.uint64(at.left_over)
+    done, place, barren = 0, 0, 0
     while done < count:
-        # At least as many words as were left, so that replays of one long draw take linear time in all.
-        size = max(unread.size, min(_MOST_WORDS, 16 + count - done))
-        # Unlike `random_raw`, `integers` gives 64 fair bits also over bit generators of 32-bit words.
-        fresh = generator.integers(0, 2**64 - 1, size=size, dtype=np.uint64, endpoint=True)
-        buffer = np.concatenate([unread, fresh])
-        done = _fill_from_buffer(gaussian, out, done, law, table, buffer, stream)
-        unread = buffer[int(stream[_NEXT]) :]
-        stream[_NEXT] = 0
-        if done < count and unread.size > _MOST_WORDS_OF_ONE_DRAW:
+        before = done
+        done, place, unsure = _fill(out, done, buffer, place, at.m, at.shift, steps, tables, UNSURE)
+        if unsure:
+            stream = iter(int(word) for word in buffer[place:])
+            try:
+                value, used = decide(stream, slabs, at)
+            except RuntimeError:  # the buffer ends within the attempt
+                pass
+            else:
+                place += used
+                if value is not None:
+                    out[done], done = value, done + 1
+                continue
+        if done == count:
+            break
+        barren = 0 if done > before else barren + place
+        if barren > _MOST_WORDS_WITHOUT_A_DRAW:
             raise TacitError(
                 "a generator of random bits",
                 words("a million words that did not make one draw"),
-                "The bit generator is broken: use tacit.privacy.entropy.secure_generator().",
+                "The bit generator is broken: leave it out.",
             )
+        fresh = min(_MOST_WORDS, 8 + _WORDS_OF_AN_ATTEMPT * (count - done) * 9 // 8)
+        buffer, place = np.concatenate([buffer[place:], source(fresh)]), 0
     return out
 
 
-@lru_cache(maxsize=1)
-def _gaussian_table() -> Table:
-    """Expand the distribution function of k >= 0 with mass proportional to exp(-k**2 / 2)."""
-    with localcontext(prec=_DECIMAL_DIGITS):
-        # exp(-40**2 / 2) is below 1e-347: the terms left out are far below the error allowed for.
-        masses = [(-Decimal(k * k) / 2).exp() for k in range(40)]
-        total = sum(masses, Decimal(0))
-        return _expand([sum(masses[: k + 1], Decimal(0)) / total for k in range(40)])
+@njit(cache=True, nogil=True)
+def _fill(
+    out: Integers,
+    done: int,
+    buffer: Words,
+    place: int,
+    m: int,
+    shift: int,
+    steps: tuple[np.uint64, np.uint64],
+    tables: tuple[float, float, Words, NDArray[np.int16], Words],
+    unsure: float,
+) -> tuple[int, int, bool]:
+    """Draw into `out` until it is full, the buffer is used up, or an attempt is unsure; say where, and whether it is."""
+    q, r, cumulative, guide, surely = tables
+    many, left_over = steps
+    while done < out.size and place + 3 <= buffer.size:
+        first, second, third = buffer[place], buffer[place + 1], buffer[place + 2]
+        k = int(guide[first >> _GUIDE_SHIFT])
+        while cumulative[k] < first:
+            k += 1
+        if cumulative[k] == first:
+            return done, place, True
+        # the upper word of second * many is uniform, once the words are left out that do not divide evenly (Lemire 2019)
+        middle = (second >> _HALF_WORD) * (many & _LOWER_HALF) + (
+            ((second & _LOWER_HALF) * (many & _LOWER_HALF)) >> _HALF_WORD
+        )
+        lower = (second & _LOWER_HALF) * (many >> _HALF_WORD) + (middle & _LOWER_HALF)
+        j = (second >> _HALF_WORD) * (many >> _HALF_WORD) + (middle >> _HALF_WORD) + (lower >> _HALF_WORD)
+        start = k * m
+        value = ((start + (1 << shift) - 1) >> shift) + np.int64(j)
+        a = (value << shift) - start
+        kept = second * many >= left_over and a < m
+        number = third >> _ONE
+        if kept and a > 0 and number >= surely[k]:
+            x = a / m
+            gap = math.exp(-x * (q * (2 * k + x) + r)) - float(number) * 2.0**-63
+            if abs(gap) <= unsure:
+                return done, place, True
+            kept = gap > 0
+        negative = third & _ONE == _ONE
+        if kept and not (negative and value == 0):
+            out[done] = -value if negative else value
+            done += 1
+        place += 3
+    return done, place, False
 
 
-@lru_cache(maxsize=1)
-def _geometric_table() -> Table:
-    """Expand the distribution function of v >= 0 with mass proportional to exp(-v)."""
-    with localcontext(prec=_DECIMAL_DIGITS):
-        return _expand([1 - Decimal(-v - 1).exp() for v in range(200)])
+def decide(stream: Iterator[int], slabs: Slabs, at: Width) -> tuple[int | None, int]:
+    """Make one attempt in exact arithmetic; return the value, or None if it is not kept, and how many words it took.
 
-
-def _expand(distribution: list[Decimal]) -> Table:
-    """Return one row of digits, _CHUNK bits each, per value, and the rows that each first digit ties with.
-
-    `decimal` rounds each operation correctly, so 1e-110 covers the errors of all; that both ends of the
-    error have the same expansion proves it to be the true one.
+    This is what `_fill` computes; RuntimeError says that the stream ended.
     """
-    error = Decimal("1e-110")
-    rows: list[bytes] = []
+    first, second, third = (_next(stream) for _ in range(_WORDS_OF_AN_ATTEMPT))
+    used = _WORDS_OF_AN_ATTEMPT
+    number, bits = first, _WORD_BITS
+    while any(row >> (_TABLE_BITS - bits) == number for row in slabs.rows):
+        number, bits, used = _longer(number, bits, stream), bits + _WORD_BITS, used + 1
+    k = next(place for place, row in enumerate(slabs.rows) if row >> (_TABLE_BITS - bits) > number)
+    j, rest = divmod(second * at.steps, 2**_WORD_BITS)
+    value = -(-k * at.m >> at.shift) + j
+    a = (value << at.shift) - k * at.m
+    if rest < at.left_over or a >= at.m:
+        return None, used
+    x = Fraction(a, at.m)
+    t = x * (Fraction(slabs.q) * (2 * k + x) + Fraction(slabs.r))
+    with localcontext(prec=_DIGITS):
+        limit = (-Decimal(t.numerator) / Decimal(t.denominator)).exp()
+        number, bits = third >> 1, _WORD_BITS - 1
+        while a > 0 and Decimal(number + 1) / 2**bits > limit - _DECIMAL_ERROR:
+            if Decimal(number) / 2**bits > limit + _DECIMAL_ERROR:
+                return None, used
+            number, bits, used = _longer(number, bits, stream), bits + _WORD_BITS, used + 1
+    negative = third & 1
+    if negative and value == 0:
+        return None, used
+    return -value if negative else value, used
+
+
+def _next(stream: Iterator[int]) -> int:
+    for word in stream:
+        return word
+    raise RuntimeError("the stream of words ended")
+
+
+def _longer(number: int, bits: int, stream: Iterator[int]) -> int:
+    if bits + _WORD_BITS > _TABLE_BITS:
+        raise ArithmeticError(f"random bits tie with a {_TABLE_BITS}-bit expansion; draw again")
+    return number << _WORD_BITS | _next(stream)
+
+
+def _expanded(distribution: list[Decimal]) -> tuple[int, ...]:
+    """Return the first bits of each number, up to the first that no number of as many bits exceeds.
+
+    `decimal` rounds each operation correctly, so 1e-110 covers the errors of all, and the masses left out; that both
+    ends of the error have the same expansion proves it to be the true one.
+    """
+    rows: list[int] = []
     for value in distribution:
-        expansion = int((value - error) * 2**_TABLE_BITS)
-        if expansion != int((value + error) * 2**_TABLE_BITS):
+        row = int((value - _DECIMAL_ERROR) * 2**_TABLE_BITS)
+        if row != int((value + _DECIMAL_ERROR) * 2**_TABLE_BITS):
             raise ArithmeticError("the working precision does not determine a table of the sampler")
-        rows.append(expansion.to_bytes(_TABLE_BITS // 8, "big"))
-        if expansion == 2**_TABLE_BITS - 1:
-            break  # no uniform number of as many bits lies above this row
-    digits = np.array([list(row) for row in rows], dtype=np.int64)
-    first = np.searchsorted(digits[:, 0], np.arange(2**_CHUNK), side="left")
-    end = np.searchsorted(digits[:, 0], np.arange(2**_CHUNK), side="right")
-    return digits, first.astype(np.int64), end.astype(np.int64)
+        rows.append(row)
+        if row == 2**_TABLE_BITS - 1:
+            break
+    return tuple(rows)
