@@ -141,7 +141,7 @@ def opacus(threads: int) -> None:
 
 def _compare_steps(rows: np.ndarray, labels: np.ndarray, threads: int) -> None:
     learner = Learner(perceptron(784, (1000,), 10, 0))
-    given = torch.from_numpy(rows), torch.from_numpy(labels)
+    given = torch.from_numpy(rows).float(), torch.from_numpy(labels)
 
     def ours() -> None:
         totals, _ = learner.clipped_totals(*given, 1.0)

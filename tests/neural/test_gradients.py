@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from tacit.neural.chain import Chain
 from tacit.neural.gradients import Learner
 from tacit.neural.network import perceptron
 
@@ -52,6 +53,25 @@ class Shared(nn.Module):
         return self.outer(torch.tanh(self.inner(torch.tanh(self.inner(x)))))
 
 
+def all_sorts():
+    """Functions that are not zero at zero, where the padding is."""
+    return nn.Sequential(
+        nn.Linear(6, 17), nn.Sigmoid(), nn.Linear(17, 5), nn.Softplus(), nn.Dropout(0.5), nn.GELU(), nn.Linear(5, 3)
+    )
+
+
+def twice():
+    layer = nn.Linear(6, 6)
+    return nn.Sequential(layer, nn.Tanh(), layer, nn.Linear(6, 3))
+
+
+def tied():
+    """Two layers with one matrix."""
+    network = nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6), nn.Linear(6, 6), nn.Linear(6, 3))
+    network[2].weight = network[0].weight
+    return network
+
+
 NETWORKS = {
     "linear": lambda: perceptron(6, (), 3, 0),
     "two hidden layers": lambda: perceptron(6, (5, 4), 3, 0),
@@ -59,10 +79,20 @@ NETWORKS = {
     "convolution": convolution,
     "shared layer": Shared,
     "a bare layer": lambda: nn.Linear(6, 3),
+    "all sorts": all_sorts,
+    "the same layer in two places": twice,
     "layer norm": lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 3)),
+    "one matrix in two layers": tied,
 }
 
 
+@pytest.fixture
+def float64(monkeypatch):
+    """Make chains compute as they do where rows do not stand alone."""
+    monkeypatch.setattr(Chain, "rows_stand_alone", lambda self: False)
+
+
+@pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("per_layer", [False, True])
 @pytest.mark.parametrize("clip", [0.2, 100.0])
@@ -77,9 +107,20 @@ def test_totals_are_those_of_single_examples(name, per_layer, clip):
     assert torch.allclose(losses, cross_entropy(learner.network(rows), labels, reduction="none"))
 
 
+@pytest.mark.parametrize("name", ["linear", "two hidden layers", "no bias", "a bare layer", "all sorts"])
+def test_totals_in_float32_differ_by_its_rounding(name):
+    learner = Learner(stirred(NETWORKS[name]().double().eval()))
+    assert learner._chain.dtype == torch.float32
+    rows, labels = examples(300)
+    totals, _ = learner.clipped_totals(rows, labels, 0.2)
+    expected = one_by_one(learner, rows, labels, 0.2)["gradient"]
+    assert totals["gradient"].dtype == torch.float64
+    assert 0 < float((totals["gradient"] - expected).norm()) < 1e-5 * float(expected.norm())
+
+
 def test_which_networks_take_the_quick_way():
-    quick = {name for name, build in NETWORKS.items() if Learner(build().double())._layers is not None}
-    assert quick == {"linear", "two hidden layers", "no bias", "a bare layer"}
+    quick = {name for name, build in NETWORKS.items() if Learner(build().double())._chain is not None}
+    assert quick == {"linear", "two hidden layers", "no bias", "a bare layer", "all sorts"}
 
 
 def test_one_example_moves_a_total_by_no_more_than_the_clipping_norm():
@@ -91,6 +132,7 @@ def test_one_example_moves_a_total_by_no_more_than_the_clipping_norm():
     assert float((whole["gradient"] - without["gradient"]).norm()) <= 0.5 * (1 + 1e-12)
 
 
+@pytest.mark.usefixtures("float64")
 def test_frozen_parameters_stay_out():
     network = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).double()
     network[0].requires_grad_(False)
@@ -100,6 +142,18 @@ def test_frozen_parameters_stay_out():
     assert totals["gradient"].shape == (learner.size,) == (18,)
     expected = one_by_one(learner, rows, labels, 1.0)
     assert torch.allclose(totals["gradient"], expected["gradient"], rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("build", NETWORKS.values())
+def test_new_weights_are_used_after_gradients_were_taken(build):
+    learner = Learner(stirred(build().double().eval()))
+    rows, labels = examples()
+    learner.clipped_totals(rows, labels, 1.0)
+    before = learner.scores(rows)
+    learner.set_weights(1.5 * learner.weights())
+    assert not torch.allclose(learner.scores(rows), before)
+    _, losses = learner.clipped_totals(rows, labels, 1.0)
+    assert torch.allclose(losses, cross_entropy(learner.scores(rows), labels, reduction="none"), rtol=1e-4)
 
 
 def test_an_empty_sample_has_a_total_of_zero():
@@ -118,6 +172,7 @@ def test_weights_go_in_as_they_came_out():
     assert torch.equal(learner.weights(), vector)
 
 
+@pytest.mark.usefixtures("float64")
 def test_the_totals_of_opacus_are_the_same():
     opacus = pytest.importorskip("opacus", reason="opacus is not installed")
     learner = Learner(stirred(perceptron(6, (5,), 3, 0)))

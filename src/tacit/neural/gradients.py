@@ -1,4 +1,4 @@
-r"""Clipped gradients of single examples, added up.
+r"""Clipped gradients of single examples, added up in float64.
 
 For a fully connected layer the gradient of one example is an outer product, :math:`g a^\top` with the layer's input a
 and the gradient g of its output, so its norm is :math:`|g|\,|a|` and is known without forming it. The clipped total is
@@ -8,7 +8,6 @@ layers go through `torch.func`, which forms the gradients of a few examples at a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,8 +15,7 @@ from torch import nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""Of scores (n, n_outputs) and targets (n or n, n_outputs): one number an example."""
+from tacit.neural.chain import Chain, Loss
 
 MOST_NUMBERS = 2**24
 """`torch.func` forms so many gradient entries at a time at most."""
@@ -50,7 +48,8 @@ class Learner:
         self.parameters = {name: value for name, value in network.named_parameters() if value.requires_grad}
         self.per_layer = per_layer
         self.groups = _groups(self.parameters, per_layer)
-        self._layers = _plain_layers(network, self.parameters)
+        self._chain = Chain.of(network, self.parameters)
+        self._places = _places(network, self.parameters)
 
     @property
     def size(self) -> int:
@@ -75,11 +74,10 @@ class Learner:
     ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """Return the totals of the clipped gradients, one vector a group, and the loss of every example."""
         if not len(rows):
-            empty = {group: rows.new_zeros(self._size_of(names)) for group, names in self.groups.items()}
-            return empty, rows.new_zeros(0)
-        if self._layers is not None:
-            return self._by_outer_products(rows, targets, clip, self._layers)
-        return self._by_single_examples(rows, targets, clip)
+            return self._nothing(), torch.zeros(0, dtype=torch.float64)
+        if self._chain is not None:
+            return self._by_outer_products(rows, targets, clip, self._chain)
+        return self._by_single_examples(rows.double(), targets, clip)
 
     def scores(self, rows: torch.Tensor) -> torch.Tensor:
         """Return the network's outputs."""
@@ -93,26 +91,34 @@ class Learner:
     def _size_of(self, names: list[str]) -> int:
         return sum(self.parameters[name].numel() for name in names)
 
+    def _nothing(self) -> dict[str, torch.Tensor]:
+        return {group: torch.zeros(self._size_of(names), dtype=torch.float64) for group, names in self.groups.items()}
+
     def _by_outer_products(
-        self, rows: torch.Tensor, targets: torch.Tensor, clip: float, layers: dict[str, nn.Linear]
+        self, rows: torch.Tensor, targets: torch.Tensor, clip: float, chain: Chain
     ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        inputs, slopes, losses = _layer_slopes(self.network, self.loss, layers, rows, targets)
+        passed = chain.passed(rows, targets, self.loss)
         squares: dict[str, torch.Tensor] = {}
-        for name, layer in layers.items():
-            g, a = slopes[name].square().sum(dim=1), inputs[name].square().sum(dim=1)
-            for kind, square in (("weight", g * a), ("bias", g)):
-                if getattr(layer, kind) is not None and f"{name}{kind}" in self.parameters:
-                    squares[f"{name}{kind}"] = square
+        for name in chain.layers:
+            g, a = _squares(passed.slopes[name]), _squares(passed.inputs[name])
+            squares |= {f"{name}weight": g * a, f"{name}bias": g}
+        factors = {
+            group: _clip_factors(torch.stack([squares[name] for name in names]).sum(dim=0), clip)
+            for group, names in self.groups.items()
+        }
+        # a layer's weights and bias are clipped together
+        for group, names in self.groups.items():
+            for layer in {_split(name)[0] for name in names}:
+                passed.slopes[layer].mul_(factors[group][:, None])
         totals = {}
         for group, names in self.groups.items():
-            factor = _clip_factors(torch.stack([squares[name] for name in names]).sum(dim=0), clip)
             parts = []
             for name in names:
-                layer_name, kind = _split(name)
-                scaled = slopes[layer_name] * factor[:, None]
-                parts.append((scaled.T @ inputs[layer_name]).flatten() if kind == "weight" else scaled.sum(dim=0))
+                layer, kind = _split(name)
+                scaled = passed.slopes[layer]
+                parts.append((scaled.T @ passed.inputs[layer]).flatten() if kind == "weight" else scaled.sum(dim=0))
             totals[group] = torch.cat(parts)
-        return totals, losses
+        return totals, passed.losses
 
     def _by_single_examples(
         self, rows: torch.Tensor, targets: torch.Tensor, clip: float
@@ -120,11 +126,13 @@ class Learner:
         learned = {name: value.detach() for name, value in self.parameters.items()}
 
         def loss(weights: dict[str, torch.Tensor], row: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-            return self.loss(functional_call(self.network, weights, (row[None],)), target[None])[0]
+            placed = {place: weights[name] for place, name in self._places.items()}
+            scores = functional_call(self.network, placed, (row[None],), tie_weights=False)
+            return self.loss(scores, target[None])[0]
 
         single = vmap(grad_and_value(loss), in_dims=(None, 0, 0))
         chunk = max(1, MOST_NUMBERS // self.size)
-        totals = {group: rows.new_zeros(self._size_of(names)) for group, names in self.groups.items()}
+        totals = self._nothing()
         losses = []
         for start in range(0, len(rows), chunk):
             gradients, values = single(learned, rows[start : start + chunk], targets[start : start + chunk])
@@ -151,71 +159,26 @@ def _groups(parameters: dict[str, Any], per_layer: bool) -> dict[str, list[str]]
     return groups
 
 
+def _places(network: nn.Module, parameters: dict[str, Any]) -> dict[str, str]:
+    """Return every place at which a module holds a learned parameter, and the parameter's name.
+
+    Torch finds tied parameters by itself, but where one module stands in two places it puts back the wrong one afterwards.
+    """
+    names = {id(value): name for name, value in parameters.items()}
+    return {
+        f"{prefix}.{kind}" if prefix else kind: names[id(value)]
+        for prefix, module in network.named_modules()
+        for kind, value in module.named_parameters(recurse=False)
+        if id(value) in names
+    }
+
+
 def _split(name: str) -> tuple[str, str]:
     layer, _, kind = name.rpartition(".")
     return (f"{layer}." if layer else ""), kind
 
 
-def _plain_layers(network: nn.Module, parameters: dict[str, Any]) -> dict[str, nn.Linear] | None:
-    """Return the fully connected layers by prefix, if they hold all parameters and each is used once, on vectors."""
-    layers = {
-        (f"{name}." if name else ""): layer for name, layer in network.named_modules() if isinstance(layer, nn.Linear)
-    }
-    if not isinstance(network, nn.Sequential | nn.Linear):  # elsewhere a layer may be used twice, or on several vectors
-        return None
-    if isinstance(network, nn.Sequential) and not all(isinstance(part, SIMPLE) for part in network):
-        return None
-    if len({id(layer) for layer in layers.values()}) != len(layers) or len(layers) != sum(
-        isinstance(part, nn.Linear) for part in ([network] if isinstance(network, nn.Linear) else network)
-    ):
-        return None
-    inside = {f"{prefix}{kind}" for prefix in layers for kind in ("weight", "bias")}
-    return layers if set(parameters) <= inside else None
-
-
-SIMPLE = (
-    nn.Linear,
-    nn.Tanh,
-    nn.ReLU,
-    nn.Sigmoid,
-    nn.GELU,
-    nn.SiLU,
-    nn.ELU,
-    nn.LeakyReLU,
-    nn.Softplus,
-    nn.Identity,
-    nn.Dropout,
-)
-"""What a chain may be made of to take the quick way."""
-
-
-def _layer_slopes(
-    network: nn.Module, loss: Loss, layers: dict[str, nn.Linear], rows: torch.Tensor, targets: torch.Tensor
-) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torch.Tensor]:
-    """Run forward and back once; return each layer's inputs, the gradients of its outputs, and the losses."""
-    inputs: dict[str, torch.Tensor] = {}
-    outputs: dict[str, torch.Tensor] = {}
-
-    def note(name: str) -> Any:
-        def hook(_: nn.Module, given: Any, output: torch.Tensor) -> None:
-            # the weights are frozen below, so the first output has no history: start one there
-            if not output.requires_grad:
-                output.requires_grad_()
-            inputs[name], outputs[name] = given[0].detach(), output
-
-        return hook
-
-    frozen = [value for value in network.parameters() if value.requires_grad]
-    handles = [layer.register_forward_hook(note(name)) for name, layer in layers.items()]
-    try:
-        for value in frozen:
-            value.requires_grad_(False)
-        with torch.enable_grad():
-            losses = loss(network(rows), targets)
-            slopes = torch.autograd.grad(losses.sum(), list(outputs.values()))
-    finally:
-        for value in frozen:
-            value.requires_grad_(True)
-        for handle in handles:
-            handle.remove()
-    return inputs, dict(zip(outputs, slopes, strict=True)), losses.detach()
+def _squares(rows: torch.Tensor) -> torch.Tensor:
+    """Return the squared norm of every row."""
+    norms: torch.Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return norms.square()

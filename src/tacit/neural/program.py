@@ -116,7 +116,7 @@ def training_program(
     for step in range(training.steps):
         mask = yield Sample(units=len(y), rate=training.sampling_rate)
         learner.set_weights(theta)
-        rows = torch.from_numpy(X[mask]).double()
+        rows = torch.from_numpy(X[mask])
         totals, losses = learner.clipped_totals(rows, targets[torch.from_numpy(mask)], training.clip)
         _check_finite(losses, step, training.steps)
         curve.append(float(losses.mean()) if len(losses) else float("nan"))
