@@ -150,7 +150,7 @@ def _compare_steps(rows: np.ndarray, labels: np.ndarray, threads: int) -> None:
 
     print(f"784-1000-10, {len(rows)} examples, {threads} threads; seconds a step: by the clock, of computing")
     wall, computed = best(ours)
-    print(f"{'tacit (float64, exact secure noise)':<44} {wall:>8.3f} {computed:>8.3f}", flush=True)
+    print(f"{'tacit (totals in float64, exact noise)':<44} {wall:>8.3f} {computed:>8.3f}", flush=True)
     for name, mode in (
         ("Opacus (float32, ghost clipping)", "ghost"),
         ("Opacus (float32, per-sample gradients)", "hooks"),

@@ -66,6 +66,7 @@ class Chain:
         self._weights = [
             torch.zeros(after, before, dtype=dtype) for before, after in zip(self._ends, self._ends[1:], strict=False)
         ]
+        self._kept: Passed | None = None
         self._biases = [torch.zeros(after, dtype=dtype) for after in self._ends[1:]]
 
     @classmethod
@@ -84,14 +85,13 @@ class Chain:
         return cls(parts, torch.float32 if cls(parts, torch.float32).rows_stand_alone() else torch.float64)
 
     def passed(self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss) -> Passed:
-        """Run forward and back, block by block, with the layers' present weights; the numbers come in float64."""
+        """Run forward and back, block by block, with the layers' present weights.
+
+        The numbers come in float64; inputs and slopes in memory that the next call uses again.
+        """
         self._take_weights()
         count = len(rows)
-        found = Passed(
-            {name: torch.empty(count, layer.in_features, dtype=torch.float64) for name, layer in self.layers.items()},
-            {name: torch.empty(count, layer.out_features, dtype=torch.float64) for name, layer in self.layers.items()},
-            torch.empty(count, dtype=torch.float64),
-        )
+        found = self._room(count)
         for start in range(0, count, BLOCK):
             place = slice(start, start + BLOCK)
             part = self._block(rows[place], targets[place], loss)
@@ -99,7 +99,7 @@ class Chain:
                 found.inputs[name][place] = part.inputs[name]
                 found.slopes[name][place] = part.slopes[name]
             found.losses[place] = part.losses
-        return found
+        return Passed(found.inputs, found.slopes, found.losses.clone())
 
     def rows_stand_alone(self) -> bool:
         """Fill in made-up weights; see whether made-up rows get the same bits in another place and other company."""
@@ -120,6 +120,21 @@ class Chain:
             torch.arange(0, BLOCK, 3),
         ]
         return all(_equal(self._block(rows[way], aims[way], loss), whole, way) for way in ways)
+
+    def _room(self, count: int) -> Passed:
+        """Return room for so many examples; asking the system for it anew in every step would take longer than to fill it."""
+        if self._kept is None or len(self._kept.losses) < count:
+            most = count + count // 8
+            self._kept = Passed(
+                {name: torch.empty(most, one.in_features, dtype=torch.float64) for name, one in self.layers.items()},
+                {name: torch.empty(most, one.out_features, dtype=torch.float64) for name, one in self.layers.items()},
+                torch.empty(most, dtype=torch.float64),
+            )
+        return Passed(
+            {name: array[:count] for name, array in self._kept.inputs.items()},
+            {name: array[:count] for name, array in self._kept.slopes.items()},
+            self._kept.losses[:count],
+        )
 
     def _take_weights(self) -> None:
         with torch.no_grad():

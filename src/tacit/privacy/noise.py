@@ -148,7 +148,8 @@ def discrete_laplace_pmf(k: ArrayLike, scale: float) -> NDArray[np.float64]:
 
 def _in_parts(draw: Callable[[int], NDArray[np.int64]], count: int) -> NDArray[np.int64]:
     """Draw `count` numbers in as many parts as there are cores, at once; the samplers let go of Python's lock."""
-    parts = min(os.cpu_count() or 1, count // (_SHARED_OUT // 2))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    parts = min(cores, count // (_SHARED_OUT // 2))
     sizes = [len(part) for part in np.array_split(np.empty(count, np.bool_), parts)]
     with ThreadPoolExecutor(parts) as threads:
         return np.concatenate(list(threads.map(draw, sizes)))
