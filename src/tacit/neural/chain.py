@@ -19,7 +19,7 @@ from torch import nn
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Of scores (n, n_outputs) and targets (n or n, n_outputs): one number an example."""
 
-BLOCK, LANES = 256, 16
+BLOCK, LANES = 128, 16
 
 SIMPLE = (
     nn.Linear,

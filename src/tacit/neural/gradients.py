@@ -110,14 +110,18 @@ class Learner:
         for group, names in self.groups.items():
             for layer in {_split(name)[0] for name in names}:
                 passed.slopes[layer].mul_(factors[group][:, None])
-        totals = {}
+        totals = self._nothing()
         for group, names in self.groups.items():
-            parts = []
+            start = 0
             for name in names:
                 layer, kind = _split(name)
-                scaled = passed.slopes[layer]
-                parts.append((scaled.T @ passed.inputs[layer]).flatten() if kind == "weight" else scaled.sum(dim=0))
-            totals[group] = torch.cat(parts)
+                scaled, shape = passed.slopes[layer], self.parameters[name].shape
+                place = totals[group][start : start + shape.numel()].view(shape)
+                start += shape.numel()
+                if kind == "weight":
+                    torch.mm(scaled.T, passed.inputs[layer], out=place)
+                else:
+                    torch.sum(scaled, dim=0, out=place)
         return totals, passed.losses
 
     def _by_single_examples(
