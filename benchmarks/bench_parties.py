@@ -5,6 +5,7 @@ Run as a script; ``bench_parties.py sums`` (or ``enron``, ``noise``) runs one pa
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
 import subprocess
 import sys
@@ -100,6 +101,33 @@ def enron() -> tuple[Any, Any, list[str]]:
     return rows.tocsr(), about["owner"][kept], [str(name) for name in about["owner_names"]]
 
 
+def fit_in_step(settings: dict[str, Any], part: Any, ready: Any, seconds: Any) -> None:
+    """Fit one party's rows by themselves, at the same time as the others and on the same cores."""
+    import numba
+    from threadpoolctl import threadpool_limits
+
+    numba.set_num_threads(1)
+    with threadpool_limits(1):
+        NMF(**{**settings, "max_iter": 2}).fit(part)
+        ready.wait()
+        start = time.perf_counter()
+        NMF(**settings).fit(part)
+        seconds.put(time.perf_counter() - start)
+
+
+def without_a_word(settings: dict[str, Any], parts: list[Any]) -> float:
+    """Return the seconds of the slowest of as many processes as there are parties, each fitting its own rows."""
+    context = multiprocessing.get_context("spawn")
+    ready, seconds = context.Barrier(len(parts)), context.Queue()
+    processes = [context.Process(target=fit_in_step, args=(settings, part, ready, seconds)) for part in parts]
+    for process in processes:
+        process.start()
+    found = [seconds.get() for _ in parts]
+    for process in processes:
+        process.join()
+    return max(found)
+
+
 def bench_enron() -> None:
     from tacit.measure import held_out_error
 
@@ -123,6 +151,11 @@ def bench_enron() -> None:
     print(
         f"  centralised {alone:.1f} s; slowest party's rounds {slowest:.1f} s, ratio {slowest / alone:.2f} (asked at most 2), "
         f"{1e3 * slowest / rounds:.0f} ms a round, of which {min(waiting):.1f} to {max(waiting):.1f} s waiting"
+    )
+    apart = without_a_word(settings, parts)
+    print(
+        f"  as many processes, each fitting its own rows without a word to the others: {apart:.1f} s, "
+        f"{apart / alone:.2f} times the centralised fit; communication makes it {slowest / apart:.2f} times as long"
     )
     print(f"  starting processes {whole - slowest - connecting:.1f} s, certificates and connections {connecting:.1f} s")
     used = sum(part["processor"] for part in traffic)
