@@ -41,6 +41,8 @@ def relu(width, hidden, classes):
 )
 def test_company_does_not_matter(build, width, classes, dtype):
     chain = chain_of(build(), dtype)
+    if not Chain(chain._parts, chain.dtype).rows_stand_alone():
+        pytest.skip("this machine rounds a row by where it stands, which is seen before a fit")
     rows, labels = examples(2 * BLOCK + 37, width, classes)
     whole = copy.deepcopy(chain.passed(rows, labels, classification_loss))
     for way in (torch.arange(1, len(rows)), torch.tensor([BLOCK + 20]), torch.randperm(len(rows))):
@@ -50,7 +52,6 @@ def test_company_does_not_matter(build, width, classes, dtype):
 
 def test_the_look_at_the_machine_sees_rows_that_lean_on_others(monkeypatch):
     network = perceptron(8, (5,), 3, 0)
-    assert chain_of(network).dtype == torch.float32
     honest = Chain._block
 
     def leaning(self, rows, targets, loss):
@@ -60,6 +61,8 @@ def test_the_look_at_the_machine_sees_rows_that_lean_on_others(monkeypatch):
 
     monkeypatch.setattr(Chain, "_block", leaning)
     assert chain_of(network).dtype == torch.float64
+    monkeypatch.setattr(Chain, "rows_stand_alone", lambda self: True)
+    assert chain_of(network).dtype == torch.float32
 
 
 def test_losses_and_slopes_are_those_of_autograd():
