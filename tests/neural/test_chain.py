@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tacit.neural.chain import BLOCK, Chain, _equal
-from tacit.neural.gradients import classification_loss
+from tacit.neural.gradients import _squares, classification_loss
 from tacit.neural.network import perceptron
 
 
@@ -48,6 +48,9 @@ def test_company_does_not_matter(build, width, classes, dtype):
     for way in (torch.arange(1, len(rows)), torch.tensor([BLOCK + 20]), torch.randperm(len(rows))):
         part = chain.passed(rows[way], labels[way], classification_loss)
         assert _equal(part, whole, way)
+        for name in chain.layers:  # the norms by which examples are clipped
+            assert torch.equal(_squares(part.slopes[name]), _squares(whole.slopes[name])[way])
+            assert torch.equal(_squares(part.inputs[name]), _squares(whole.inputs[name])[way])
 
 
 def test_the_look_at_the_machine_sees_rows_that_lean_on_others(monkeypatch):
