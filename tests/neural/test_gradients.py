@@ -72,6 +72,19 @@ def tied():
     return network
 
 
+def tied_chain():
+    network = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6), nn.Linear(6, 3))
+    network[2].weight = network[0].weight
+    return network
+
+
+class Doubled(nn.Linear):
+    """Looks like a fully connected layer, and is not."""
+
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
 NETWORKS = {
     "linear": lambda: perceptron(6, (), 3, 0),
     "two hidden layers": lambda: perceptron(6, (5, 4), 3, 0),
@@ -83,6 +96,8 @@ NETWORKS = {
     "the same layer in two places": twice,
     "layer norm": lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 3)),
     "one matrix in two layers": tied,
+    "a chain with one matrix in two layers": tied_chain,
+    "a layer of its own kind": lambda: nn.Sequential(Doubled(6, 5), nn.Tanh(), nn.Linear(5, 3)),
 }
 
 

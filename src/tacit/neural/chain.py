@@ -71,16 +71,20 @@ class Chain:
 
     @classmethod
     def of(cls, network: nn.Module, parameters: dict[str, Any]) -> Chain | None:
-        """Return the chain, if the network is one that holds all these parameters, each layer used once and on vectors."""
-        if isinstance(network, nn.Linear):
+        """Return the chain, if the network is one: nothing but known parts, each used once, no two sharing a parameter.
+
+        Subclasses do not count: they may compute something else.
+        """
+        if type(network) is nn.Linear:
             parts: dict[str, nn.Module] = {"": network}
-        elif isinstance(network, nn.Sequential) and all(isinstance(part, SIMPLE) for part in network):
+        elif type(network) is nn.Sequential and all(type(part) in SIMPLE for part in network):
             parts = {f"{name}.": part for name, part in network.named_children()}
+            if len(parts) < len(network):
+                return None
         else:
             return None
-        used_once = isinstance(network, nn.Linear) or len(parts) == len(network)
-        inside = {f"{prefix}{kind}" for prefix in parts for kind in ("weight", "bias")}
-        if not used_once or not parameters or not set(parameters) <= inside:
+        held = [id(value) for part in parts.values() for value in part.parameters()]
+        if not parameters or len(set(held)) < len(held):
             return None
         return cls(parts, torch.float32 if cls(parts, torch.float32).rows_stand_alone() else torch.float64)
 
