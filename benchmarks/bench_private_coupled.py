@@ -110,7 +110,7 @@ def one_fit(model: PrivateCoupledFactorization, data: Split, n_sites: int) -> fl
 def private_constant(model: PrivateCoupledFactorization, data: Split, n_sites: int) -> float:
     """Return the error of the mean alone, released with a model's whole budget; the average over much noise."""
     sites, _, truth, _ = data
-    (least, greatest), by_cell = model.value_range, model.unit == "entry"
+    (least, greatest), by_cell = model.value_range, model.unit == "cell"
     half, middle = (greatest - least) / 2, (greatest + least) / 2
     count = total = 0.0
     for (relation,) in sites[:n_sites]:
@@ -135,13 +135,13 @@ def films(repeats: int, method: str = "moments", draws: int = 1, epsilons: Seque
     splits = [movielens(seed) for seed in range(repeats)]
     constant = np.mean([rmse(np.full(len(truth), mean), truth) for _, _, truth, mean in splits])
     print(f"MovieLens 1M, RMSE at the first of N = {SITES} sites, {method}; the constant predictor has {constant:.3f}")
-    for unit in ("entry", "user"):
+    for unit in ("cell", "user"):
         for protect in ("site", "user"):
             for epsilon in epsilons:
                 model = PrivateCoupledFactorization(
                     5, epsilon=epsilon, delta=DELTA, unit=unit, protect=protect, value_range=(1, 5), method=method
                 )
-                quoted = MOVIELENS[protect, epsilon] if unit == "entry" else None
+                quoted = MOVIELENS[protect, epsilon] if unit == "cell" else None
                 line = shown(lambda n, model=model: [one_fit(model, split, n) for split in splits * draws], quoted)
                 print(f"unit {unit:<6} protect {protect:<5} epsilon {epsilon:>4g}   {line}", flush=True)
                 plain = shown(lambda n, model=model: [private_constant(model, s, n) for s in splits], None)
@@ -159,7 +159,7 @@ def places(repeats: int, draws: int = 1, epsilons: Sequence[float] = (np.inf, *E
     constant = np.mean([rmse(np.full(len(truth), mean), truth) for _, _, truth, mean in splits])
     print(f"UCLAF, RMSE at the first of N = {SITES} sites; the constant predictor has {constant:.3f}")
     models = {"Model-1": (["place"], False), "Model-2": (["place", "activity"], False), "Model-3": (None, True)}
-    for unit in ("entry", "user"):
+    for unit in ("cell", "user"):
         for protect in ("site", "user"):
             for epsilon in epsilons:
                 for name, (shared, has_public) in models.items():
@@ -169,7 +169,7 @@ def places(repeats: int, draws: int = 1, epsilons: Sequence[float] = (np.inf, *E
                     given = [
                         ([[*site, public] for site in sites] if has_public else sites, *rest) for sites, *rest in splits
                     ]
-                    quoted = UCLAF.get((name, epsilon)) if (unit, protect) == ("entry", "user") else None
+                    quoted = UCLAF.get((name, epsilon)) if (unit, protect) == ("cell", "user") else None
                     line = shown(
                         lambda n, model=model, given=given: [one_fit(model, one, n) for one in given * draws], quoted
                     )

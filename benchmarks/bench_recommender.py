@@ -72,7 +72,7 @@ def frontier(path: str, repeats: int) -> None:
         quoted = [table.get(epsilon) for table in (BIASES, DP_ALS, ONE_SHOT, ERMIS)]
         shown = " ".join(f"{value:>8.3f}" if value else f"{'':>8}" for value in quoted)
         print(f"{epsilon:>8} {np.mean(errors):>8.4f} {np.ptp(errors):>8.4f} {factors:>8} {shown}", flush=True)
-    entry = PrivateRecommender(epsilon=10.0, delta=DELTA, method="gradient", unit="entry").fit(train)
+    entry = PrivateRecommender(epsilon=10.0, delta=DELTA, method="gradient", unit="cell").fit(train)
     print(f"gradient, unit of one rating's value, epsilon 10: {error(entry, held):.4f}")
 
 

@@ -185,16 +185,16 @@ COUPLED = [
     ("users, replace-one", {"adjacency": "replace-one"}),
     ("users, own factors too", {"protect": "user"}),
     ("users, places shared", {"shared": ["place"]}),
-    ("cells", {"unit": "entry"}),
-    ("cells, replace-one", {"unit": "entry", "adjacency": "replace-one"}),
-    ("cells, own factors too", {"unit": "entry", "protect": "user"}),
+    ("cells", {"unit": "cell"}),
+    ("cells, replace-one", {"unit": "cell", "adjacency": "replace-one"}),
+    ("cells, own factors too", {"unit": "cell", "protect": "user"}),
     ("users, the mean alone", {"epsilon": 0.05}),
-    ("cells, the mean alone, replace-one", {"epsilon": 0.05, "unit": "entry", "adjacency": "replace-one"}),
+    ("cells, the mean alone, replace-one", {"epsilon": 0.05, "unit": "cell", "adjacency": "replace-one"}),
     ("users by gradients", SGLD),
     ("users by gradients, replace-one", {**SGLD, "adjacency": "replace-one"}),
     ("users by gradients, own factors too", {**SGLD, "protect": "user"}),
-    ("cells by gradients", {**SGLD, "unit": "entry"}),
-    ("cells by gradients, own factors too", {**SGLD, "unit": "entry", "protect": "user"}),
+    ("cells by gradients", {**SGLD, "unit": "cell"}),
+    ("cells by gradients, own factors too", {**SGLD, "unit": "cell", "protect": "user"}),
 ]
 
 

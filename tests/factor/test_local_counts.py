@@ -52,7 +52,7 @@ def test_the_guarantee_is_pure_and_says_what_it_covers():
     guarantee = site.guarantee_
     assert guarantee.holds
     assert 0.7 * (1 - 1e-6) <= guarantee.epsilon <= 0.7
-    assert (guarantee.unit, guarantee.adjacency) == ("entry", "replace-one")
+    assert (guarantee.unit, guarantee.adjacency) == ("cell", "replace-one")
     assert view.scale * 0.7 == pytest.approx(3)
     assert 3 / view.scale <= 0.7
     assert "changes by at most 3" in str(guarantee)
@@ -73,7 +73,7 @@ def test_noise_is_fresh_and_a_second_view_is_said_to_cost():
 
 def test_a_ledger_is_charged_before_the_release(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
-    ledger.open_account("visits", epsilon=1.0, delta=1e-6, unit="entry", adjacency="replace-one")
+    ledger.open_account("visits", epsilon=1.0, delta=1e-6, unit="cell", adjacency="replace-one")
     site = LocallyPrivateCounts(epsilon=0.8, ledger=ledger, dataset="visits")
     site.privatise([[1, 2]])
     with pytest.raises(BudgetError):

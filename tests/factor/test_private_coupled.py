@@ -49,7 +49,7 @@ def private(rank=2, **settings):
     return PrivateCoupledFactorization({"r": rank}, **{"epsilon": 5.0, "value_range": (-1, 1), **settings})
 
 
-@pytest.mark.parametrize("unit", ["user", "entry"])
+@pytest.mark.parametrize("unit", ["user", "cell"])
 @pytest.mark.parametrize("protect", ["site", "user"])
 def test_without_noise_the_structure_is_found(unit, protect):
     relation, mean = ratings()
@@ -64,7 +64,7 @@ def test_without_noise_the_structure_is_found(unit, protect):
 
 @pytest.mark.parametrize("method", ["moments", "sgld"])
 @pytest.mark.parametrize(
-    ("unit", "protect"), [("user", "site"), ("user", "user"), ("entry", "site"), ("entry", "user")]
+    ("unit", "protect"), [("user", "site"), ("user", "user"), ("cell", "site"), ("cell", "user")]
 )
 def test_the_budget_is_kept_and_said(method, unit, protect):
     relation, _ = ratings(n_users=60)
@@ -104,7 +104,7 @@ def split_sites(cells, values, shape, n_sites, factors=("user", "film")):
     return sites
 
 
-@pytest.mark.parametrize("unit", ["user", "entry"])
+@pytest.mark.parametrize("unit", ["user", "cell"])
 def test_several_sites_learn_what_one_would(unit):
     cells, values, mean = matrix()
     alone = private(epsilon=math.inf, unit=unit).fit([relation_of(cells, values, mean.shape)])
@@ -128,7 +128,7 @@ def tensor_of(seed=0, n_users=60):
 NAMES = ("user", "place", "activity")
 
 
-@pytest.mark.parametrize("unit", ["user", "entry"])
+@pytest.mark.parametrize("unit", ["user", "cell"])
 def test_what_sites_share_is_a_choice(unit):
     cells, values, mean = tensor_of()
     sites = split_sites(cells, values, mean.shape, 2, NAMES)
@@ -151,7 +151,7 @@ def test_public_relations_cost_nothing_and_help():
     cells = np.unique(cells, axis=0)
     relation = relation_of(cells, np.clip(bias[cells[:, 1]] + draw.normal(0, 0.2, len(cells)), -1, 1), (400, 200))
     public = Relation(features, "jr,fr->jf", ("film", "feature"), divergence="euclid")
-    settings = {"epsilon": 1.0, "unit": "entry", "insecure_seed": 4}
+    settings = {"epsilon": 1.0, "unit": "cell", "insecure_seed": 4}
     alone, helped = private(**settings).fit([relation]), private(**settings).fit([relation, public])
     assert alone.guarantee_.releases == helped.guarantee_.releases
     assert np.corrcoef(helped.biases_["film"], bias)[0, 1] > np.corrcoef(alone.biases_["film"], bias)[0, 1] + 0.1
@@ -247,7 +247,7 @@ def test_what_noise_would_drown_is_not_asked_for():
         assert sum(step.count * step.weight for step in for_cells.steps(2)) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("unit", ["user", "entry"])
+@pytest.mark.parametrize("unit", ["user", "cell"])
 @pytest.mark.parametrize("protect", ["site", "user"])
 def test_a_hopeless_budget_is_spent_on_the_mean_alone(unit, protect):
     cells, values, mean = matrix(n_users=40)
@@ -303,7 +303,7 @@ def test_a_second_fit_is_said_to_cost_and_a_ledger_is_charged(tmp_path):
 
 
 def test_it_can_be_cloned():
-    model = private(shared=["film"], unit="entry", steps=7)
+    model = private(shared=["film"], unit="cell", steps=7)
     assert clone(model).get_params() == model.get_params()
 
 

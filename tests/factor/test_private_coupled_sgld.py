@@ -101,7 +101,7 @@ def test_the_noise_is_what_the_plan_says(adjacency):
     values = (factors["user"] @ factors["film"].T)[tuple(cells.T)]
     relation = Relation((cells, values, dense.shape), "ir,jr->ij", BOTH, **KNOWN)
     problem = problems_of([[relation]], {"r": rank}, "user", None)[0]
-    plan = Plan.for_budget(1.0, 1e-5, steps=[Step(count=2, sampling_rate=rate)], unit="entry", adjacency=adjacency)
+    plan = Plan.for_budget(1.0, 1e-5, steps=[Step(count=2, sampling_rate=rate)], unit="cell", adjacency=adjacency)
     channel = Noisy(plan, keep_values=True, insecure_seed=2)
     run(sgld_program(problem, [UnitCells.of(relation, problem, -1, 1)], problem.ranks, settings), channel)
     first = next(iter(channel.transcript))

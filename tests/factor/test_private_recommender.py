@@ -26,7 +26,7 @@ class TestCovariance(RecommenderContract):
 
 
 class TestGradient(RecommenderContract):
-    estimator = PrivateRecommender(3, epsilon=50.0, method="gradient", unit="entry", insecure_seed=1)
+    estimator = PrivateRecommender(3, epsilon=50.0, method="gradient", unit="cell", insecure_seed=1)
 
 
 class TestBiasesOnly(RecommenderContract):
@@ -117,7 +117,7 @@ def test_one_rating_moves_the_gradients_by_their_bound():
     """The repaired method protects a rating's value: worst to best moves both gradients, together at most sqrt(2) tau C."""
     changed = RATINGS.copy()
     changed[-1] = 5 if RATINGS[-1] < 3 else 1
-    fit = released(PrivateRecommender(3, epsilon=5.0, method="gradient", unit="entry", rounds=3))
+    fit = released(PrivateRecommender(3, epsilon=5.0, method="gradient", unit="cell", rounds=3))
     report = check_neighbours(fit, (USERS, ITEMS, RATINGS), (USERS, ITEMS, changed))
     assert 0.2 < report.largest <= 1 + 1e-9
 
@@ -129,13 +129,13 @@ def test_the_guarantee_says_what_is_protected():
     text = " ".join(model.guarantee_.assumptions)
     assert "joint differential privacy" in text
     assert "list of items is public" in text
-    entry = quietly(PrivateRecommender(2, epsilon=2.0, method="gradient", unit="entry"), USERS, ITEMS, RATINGS)
-    assert (entry.guarantee_.unit, entry.guarantee_.adjacency) == ("entry", "replace-one")
+    entry = quietly(PrivateRecommender(2, epsilon=2.0, method="gradient", unit="cell"), USERS, ITEMS, RATINGS)
+    assert (entry.guarantee_.unit, entry.guarantee_.adjacency) == ("cell", "replace-one")
     assert "who rated which item is public" in " ".join(entry.guarantee_.assumptions)
 
 
 def test_the_published_method_has_no_guarantee_and_says_why(tmp_path):
-    model = PrivateRecommender(3, epsilon=2.0, method="published", unit="entry").fit(USERS, ITEMS, RATINGS)
+    model = PrivateRecommender(3, epsilon=2.0, method="published", unit="cell").fit(USERS, ITEMS, RATINGS)
     assert not model.guarantee_.holds
     assert "item factors with gradients of the private ratings" in str(model.guarantee_)
     x, theta = model.item_factors_, model.user_factors_
@@ -146,7 +146,7 @@ def test_the_published_method_has_no_guarantee_and_says_why(tmp_path):
 
 
 def test_units_must_fit_the_method():
-    for method, unit in (("covariance", "entry"), ("gradient", "user"), ("published", "user")):
+    for method, unit in (("covariance", "cell"), ("gradient", "user"), ("published", "user")):
         with pytest.raises(InvalidInputError, match="unit="):
             PrivateRecommender(2, method=method, unit=unit).fit(USERS, ITEMS, RATINGS)
 
@@ -189,7 +189,7 @@ def test_the_gradient_method_learns(large):
     _, train, test = large
     _, items, ratings = train
     means = np.bincount(items, ratings, 120) / np.maximum(np.bincount(items, minlength=120), 1)
-    model = PrivateRecommender(4, epsilon=20.0, method="gradient", unit="entry").fit(*train)
+    model = PrivateRecommender(4, epsilon=20.0, method="gradient", unit="cell").fit(*train)
     assert model.evaluate(*test).rmse < np.sqrt(np.mean((means[test[1]] - test[2]) ** 2))
 
 
@@ -284,8 +284,8 @@ def test_the_file_holds_only_what_was_released(tmp_path):
         ({"popular_items": 0}, "popular_items"),
         ({"rating_range": (1, 1)}, "rating_range"),
         ({"max_rows": 10}, "max_units"),
-        ({"epsilon": {0: 1.0}, "method": "gradient", "unit": "entry"}, "one epsilon"),
-        ({"n_factors": 0, "method": "gradient", "unit": "entry"}, "n_factors"),
+        ({"epsilon": {0: 1.0}, "method": "gradient", "unit": "cell"}, "one epsilon"),
+        ({"n_factors": 0, "method": "gradient", "unit": "cell"}, "n_factors"),
     ],
 )
 def test_bad_parameters_are_refused(parameters, message):

@@ -19,7 +19,7 @@ def test_epsilon_is_what_the_releases_cost():
     assert found.holds
 
 
-@pytest.mark.parametrize("unit", ["entry", "row", "user", "site"])
+@pytest.mark.parametrize("unit", ["cell", "row", "user", "site"])
 @pytest.mark.parametrize(("adjacency", "phrase"), [("add-remove", "added or removed"), ("replace-one", "replaced")])
 def test_the_sentence_names_everything_that_matters(unit, adjacency, phrase):
     found = Guarantee.from_releases(

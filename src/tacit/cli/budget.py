@@ -28,7 +28,7 @@ def open_account(
     name: str | None = NAME,
     epsilon: float = typer.Option(..., help="Total privacy loss that the data set may ever cost."),
     delta: float = typer.Option(..., help="Failure probability of all releases together."),
-    unit: str = typer.Option("row", help="What is protected: entry, row, user or site."),
+    unit: str = typer.Option("row", help="What is protected: cell, row, user or site."),
     adjacency: str = typer.Option("add-remove", help="add-remove or replace-one."),
     data: Path | None = DATA,
     ledger: Path = LEDGER,

@@ -34,7 +34,7 @@ class Guarantee:
     kind : {"differential privacy", "none", "measured"}
     epsilon, delta : float
         Total for everything in `releases`; infinity and 1 when there is no guarantee.
-    unit : {"entry", "row", "user", "site"}
+    unit : {"cell", "row", "user", "site"}
         What neighbouring data sets differ in: one of these.
     adjacency : {"add-remove", "replace-one"}
     trust : str

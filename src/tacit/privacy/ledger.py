@@ -114,7 +114,7 @@ class Ledger:
             A name, or what `fingerprint` returns.
         epsilon, delta : float
             The budget of everything that will ever be released from this data set.
-        unit : {"entry", "row", "user", "site"}
+        unit : {"cell", "row", "user", "site"}
         adjacency : {"add-remove", "replace-one"}
 
         Raises

@@ -18,7 +18,7 @@ from tacit.errors import UnaccountableError
 from tacit.validation import check_count, check_delta, check_epsilon, check_positive, check_rate
 
 ADJACENCIES = ("add-remove", "replace-one")
-UNITS = ("entry", "row", "user", "site")
+UNITS = ("cell", "row", "user", "site")
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ class LocallyPrivateCounts(BaseEstimator):  # type: ignore[misc]
     >>> site = LocallyPrivateCounts(epsilon=1.0, delta_max=2)
     >>> view = site.privatise(np.arange(6).reshape(2, 3))
     >>> view.values.shape, view.scale, site.guarantee_.unit
-    ((2, 3), 2.0, 'entry')
+    ((2, 3), 2.0, 'cell')
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class LocallyPrivateCounts(BaseEstimator):  # type: ignore[misc]
         guarantee = Guarantee.from_releases(
             [GeometricRelease("counts", scale=scale, sensitivity=most)],
             delta=NEGLIGIBLE,
-            unit="entry",
+            unit="cell",
             adjacency="replace-one",
             trust="the site that holds the counts; nobody else is trusted",
             assumptions=(

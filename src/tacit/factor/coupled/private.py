@@ -54,7 +54,7 @@ class PrivateCoupledFactorization(PrivateFactors, BaseEstimator):  # type: ignor
     protect : {"site", "user"}, default="site"
         "site": only what sites share is released; a site solves its own factors from its own data in the clear, and they
         never leave. "user": the protected entities' own factors are noised and released too.
-    unit : {"user", "entry"}, default="user"
+    unit : {"user", "cell"}, default="user"
         What is protected: a protected entity with all its cells, or one cell (that it is known, and its value).
     shared : sequence of str, optional
         The factors that sites share; all but the protected entity's if not given. The others are each site's own.
@@ -93,7 +93,7 @@ class PrivateCoupledFactorization(PrivateFactors, BaseEstimator):  # type: ignor
     -------
     Unit: see `unit`. Numbers of entities (the sizes of the factors) are public, and a unit is absent when its cells are. What
     leaves a site: noisy sums of contributions, each formed from one unit's cells and earlier answers, and bounded: by its own
-    norm (unit "user"), by the cut of a cell's value (unit "entry"), by clipping (gradients). So whatever several units share
+    norm (unit "user"), by the cut of a cell's value (unit "cell"), by clipping (gradients). So whatever several units share
     is noised while it feeds sums, also where it belongs to one site; with ``protect="site"`` the site solves it again in
     the clear at the end. Which sums are made depends on sizes and budget alone. What stays: a site's own factors; `save`
     does not write them.
@@ -235,7 +235,7 @@ class PrivateCoupledFactorization(PrivateFactors, BaseEstimator):  # type: ignor
         return guarantee.assuming(*more)
 
     def _check_settings(self) -> None:
-        check_choice(self.unit, "unit", ("user", "entry"))
+        check_choice(self.unit, "unit", ("user", "cell"))
         check_choice(self.protect, "protect", ("site", "user"))
         check_choice(self.method, "method", ("moments", "sgld", "published"))
         check_choice(self.composition, "composition", PUBLISHED)

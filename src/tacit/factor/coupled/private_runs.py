@@ -45,7 +45,7 @@ def moments_run(model: Any, problems: Sequence[Problem], cells: Sequence[Sequenc
         )
     common = [name for name in first.others if name in first.shared]
     is_private = not math.isinf(model.epsilon)
-    by_cell = model.unit == "entry"
+    by_cell = model.unit == "cell"
     settings = Settings(
         rank=next(iter(first.ranks[letter] for letter in relation.spec.summed)),
         rounds=model.rounds,
@@ -77,7 +77,7 @@ def gradient_run(model: Any, problems: Sequence[Problem], cells: Sequence[Sequen
             raise InvalidInputError(
                 'divergence="euclid" in all relations, or "kl" in all', relation.power, "Gradients need one of these."
             )
-    by_cell = model.unit == "entry"
+    by_cell = model.unit == "cell"
     noised = first.others if model.protect == "site" and not by_cell else (first.entity, *first.others)
     settings = SgldSettings(
         model.steps, model.sampling_rate, model.clip, model.step_size, model.decay, noised, by_cell, model.random_state

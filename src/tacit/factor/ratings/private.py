@@ -25,7 +25,7 @@ from tacit.privacy.entropy import secure_generator
 from tacit.privacy.guarantee import Guarantee
 from tacit.validation import check_choice, check_count, check_epsilon, check_seed
 
-METHODS = {"covariance": "user", "gradient": "entry", "published": "entry"}
+METHODS = {"covariance": "user", "gradient": "cell", "published": "cell"}
 """Each method, and the unit that it protects."""
 
 STAYS = (
@@ -48,14 +48,14 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
         user in the order of the users' ids (of the rows of a sparse matrix). Each user's own guarantee holds, see
         `user_guarantee`; users who ask for less count for less.
     delta : float, default=1e-6
-    unit : {"user", "entry"}, default="user"
+    unit : {"user", "cell"}, default="user"
         What is protected: a user's whole history, or (for "gradient" and "published") the value of one rating.
     rating_range : tuple of float, default=(1, 5)
         The least and greatest rating: public. Ratings outside are refused.
     method : {"covariance", "gradient", "published"}, default="covariance"
         "covariance": noisy biases, one noisy second moment of the users' residuals over popular items, and noisy
         regressions that correct all items (`tacit.factor.ratings.item_moments`). "gradient": noisy gradients, the repaired
-        method of Mugdho and Imtiaz, for ``unit="entry"``. "published": their Algorithm 1 as printed; **no** guarantee.
+        method of Mugdho and Imtiaz, for ``unit="cell"``. "published": their Algorithm 1 as printed; **no** guarantee.
     rounds : int, optional
         Number of regressions (4 if not given) or of gradient steps (30).
     popular_items : int, default=250
@@ -174,12 +174,12 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
     def _check_settings(self) -> tuple[float, float]:
         check_count(self.n_factors, "n_factors", least=0 if self.method == "covariance" else 1)
         check_choice(self.method, "method", METHODS)
-        check_choice(self.unit, "unit", ("user", "entry"))
+        check_choice(self.unit, "unit", ("user", "cell"))
         if self.unit != METHODS[self.method]:
             raise InvalidInputError(
                 f"unit={METHODS[self.method]!r} for method {self.method!r}",
                 self.unit,
-                "'covariance' protects a user's whole history; 'gradient' only the value of one rating (unit='entry').",
+                "'covariance' protects a user's whole history; 'gradient' only the value of one rating (unit='cell').",
             )
         if self.rounds is not None:
             check_count(self.rounds, "rounds")
@@ -212,7 +212,7 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
         plan = None
         if not math.isinf(self.epsilon):
             steps = [Step(count=rounds, weight=1 / rounds)]
-            plan = Plan.for_budget(self.epsilon, self.delta, steps=steps, unit="entry", adjacency="replace-one")
+            plan = Plan.for_budget(self.epsilon, self.delta, steps=steps, unit="cell", adjacency="replace-one")
         program = gradient_program(
             table,
             n_factors=self.n_factors,
