@@ -1,11 +1,72 @@
 """One hierarchy of errors; every message says what was expected, what was got, and what to do.
 
+No message holds a value of the data. The part of a message that says what was got is one of three things, and the call
+says which: `words` (prose that tacit composed), `parameter` (a public choice of the caller, shown by its `repr`) or
+`kind_of` (anything else, of which only the type is shown). A bare value is treated as data: its type is shown.
+
 The command line turns a `TacitError` into its message and `exit_code`, without a traceback.
 """
 
 from __future__ import annotations
 
+import numbers
+import os
+from collections.abc import Mapping
 from typing import ClassVar
+
+LONGEST_SHOWN = 200
+MOST_ENTRIES = 20
+
+
+class Words(str):
+    """A phrase that may stand in a message as it is; made by `words`, `parameter` or `kind_of`."""
+
+    __slots__ = ()
+
+
+def words(text: str) -> Words:
+    """Return prose for a message. Nothing that comes from the data may be in it: no value, id, label or line of a file.
+
+    Counts and row numbers are data too where a private fit may raise the error. Names of columns, relations and factors
+    are public.
+    """
+    return Words(text)
+
+
+def parameter(value: object) -> Words:
+    """Return the `repr` of a public choice of the caller: a parameter, an option, a path, the name of a column.
+
+    Only plain values are shown, alone or in short lists, so that a table given as a parameter by mistake does not appear
+    in the message; of everything else, the type is.
+    """
+    if not _is_plain(value):
+        return kind_of(value)
+    shown = repr(value)
+    return Words(shown if len(shown) <= LONGEST_SHOWN else shown[: LONGEST_SHOWN - 3] + "...")
+
+
+def kind_of(value: object) -> Words:
+    """Return the type of a value in words, and the number of dimensions of an array; never a value."""
+    if value is None:
+        return Words("None")
+    kind = f"a value of type {type(value).__name__}"
+    dimensions = getattr(value, "ndim", 0)
+    if isinstance(dimensions, int) and dimensions > 0:
+        # the dtype of texts holds the length of the longest, that of categories their names: numbers only
+        dtype = getattr(value, "dtype", None)
+        numeric = f" of {dtype}" if getattr(dtype, "kind", "") in tuple("biufc") and hasattr(dtype, "itemsize") else ""
+        kind += f" with {dimensions} dimension{'s' if dimensions > 1 else ''}{numeric}"
+    return Words(kind)
+
+
+def _is_plain(value: object) -> bool:
+    if value is None or isinstance(value, numbers.Number | str | os.PathLike | type):
+        return True
+    if isinstance(value, Mapping):
+        return len(value) <= MOST_ENTRIES and all(map(_is_plain, [*value.keys(), *value.values()]))
+    if isinstance(value, tuple | list | set | frozenset):
+        return len(value) <= MOST_ENTRIES and all(map(_is_plain, value))
+    return False
 
 
 class TacitError(Exception):
@@ -15,36 +76,23 @@ class TacitError(Exception):
     ----------
     expected : str
         What the caller should have given, as a phrase ("epsilon to be a positive number").
-    got : object
-        What was given instead; shown by its `repr`, cut to a readable length.
+    got : Words
+        What was given instead: `words(...)`, `parameter(...)` or `kind_of(...)`. Of anything else only the type is shown
+        and kept, because it may be data.
     fix : str
         What to do about it, as a sentence.
     """
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, expected: str, got: object, fix: str) -> None:
+    def __init__(self, expected: str, got: Words, fix: str) -> None:
         self.expected = expected
-        self.got = got
+        self.got = got if isinstance(got, Words) else kind_of(got)
         self.fix = fix
-        shown = got if isinstance(got, _Words) else repr(got)
-        if len(shown) > 200:
-            shown = shown[:197] + "..."
-        super().__init__(f"expected {expected}; got {shown}. {fix}")
+        super().__init__(f"expected {expected}; got {self.got}. {fix}")
 
-    def __reduce__(self) -> tuple[type[TacitError], tuple[str, object, str]]:
+    def __reduce__(self) -> tuple[type[TacitError], tuple[str, Words, str]]:
         return type(self), (self.expected, self.got, self.fix)
-
-
-class _Words(str):
-    """A phrase shown as it is, without quotes, in an error message."""
-
-    __slots__ = ()
-
-
-def words(text: str) -> str:
-    """Mark `text` as prose, so that an error shows it without quotes."""
-    return _Words(text)
 
 
 class InvalidInputError(TacitError, ValueError):
@@ -98,9 +146,9 @@ class PartyError(TacitError):
 
     exit_code = 8
 
-    def __init__(self, expected: str, got: object, fix: str, parties: tuple[int, ...] = ()) -> None:
+    def __init__(self, expected: str, got: Words, fix: str, parties: tuple[int, ...] = ()) -> None:
         super().__init__(expected, got, fix)
         self.parties = parties
 
-    def __reduce__(self) -> tuple[type[PartyError], tuple[str, object, str, tuple[int, ...]]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type[PartyError], tuple[str, Words, str, tuple[int, ...]]]:  # type: ignore[override]
         return type(self), (self.expected, self.got, self.fix, self.parties)

@@ -6,7 +6,7 @@ import math
 import numbers
 from collections.abc import Iterable
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 
 
 def _is_real(value: object) -> bool:
@@ -22,14 +22,14 @@ def check_positive(value: object, name: str, *, infinite: bool = False) -> float
     """Return `value` as a float greater than zero; infinity only when `infinite` allows it."""
     if not _is_real(value) or not float(value) > 0 or (math.isinf(float(value)) and not infinite):  # type: ignore[arg-type]
         kind = "a positive number" if infinite else "a positive finite number"
-        raise InvalidInputError(f"{name} to be {kind}", value, f"Give {name} > 0.")
+        raise InvalidInputError(f"{name} to be {kind}", parameter(value), f"Give {name} > 0.")
     return float(value)  # type: ignore[arg-type]
 
 
 def check_non_negative(value: object, name: str) -> float:
     """Return `value` as a finite float of at least zero."""
     if not _is_real(value) or not 0 <= float(value) < math.inf:  # type: ignore[arg-type]
-        raise InvalidInputError(f"{name} to be a finite number of at least 0", value, f"Give {name} >= 0.")
+        raise InvalidInputError(f"{name} to be a finite number of at least 0", parameter(value), f"Give {name} >= 0.")
     return float(value)  # type: ignore[arg-type]
 
 
@@ -38,7 +38,7 @@ def check_epsilon(value: object, *, infinite: bool = False) -> float:
     if not _is_real(value) or not float(value) > 0 or (math.isinf(float(value)) and not infinite):  # type: ignore[arg-type]
         raise InvalidInputError(
             "epsilon to be a positive finite number" if not infinite else "epsilon to be a positive number",
-            value,
+            parameter(value),
             "Give the total privacy loss of the whole fit, for example epsilon=1.0.",
         )
     return float(value)  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ def check_delta(value: object) -> float:
     if not _is_real(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]
         raise InvalidInputError(
             "delta to be strictly between 0 and 1",
-            value,
+            parameter(value),
             "Give a probability well below one over the number of units, for example delta=1e-6.",
         )
     return float(value)  # type: ignore[arg-type]
@@ -59,7 +59,9 @@ def check_rate(value: object, name: str = "sampling_rate") -> float:
     """Return a sampling rate in (0, 1]."""
     if not _is_real(value) or not 0 < float(value) <= 1:  # type: ignore[arg-type]
         raise InvalidInputError(
-            f"{name} to be in (0, 1]", value, f"Give the probability with which each unit is drawn; {name}=1 uses all."
+            f"{name} to be in (0, 1]",
+            parameter(value),
+            f"Give the probability with which each unit is drawn; {name}=1 uses all.",
         )
     return float(value)  # type: ignore[arg-type]
 
@@ -68,7 +70,7 @@ def check_count(value: object, name: str, *, least: int = 1) -> int:
     """Return an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
         raise InvalidInputError(
-            f"{name} to be an integer of at least {least}", value, f"Give a whole number for {name}."
+            f"{name} to be an integer of at least {least}", parameter(value), f"Give a whole number for {name}."
         )
     return int(value)
 
@@ -83,5 +85,5 @@ def check_choice(value: object, name: str, choices: Iterable[str]) -> str:
     allowed = list(choices)
     if not isinstance(value, str) or value not in allowed:
         listed = ", ".join(repr(choice) for choice in allowed)
-        raise InvalidInputError(f"{name} to be one of {listed}", value, f"Choose one of them for {name}.")
+        raise InvalidInputError(f"{name} to be one of {listed}", parameter(value), f"Choose one of them for {name}.")
     return value

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.validation import check_count, check_positive, check_rate
 
 
@@ -94,7 +94,9 @@ class Sum:
         **arrays: ArrayLike,
     ) -> None:
         if not arrays:
-            raise InvalidInputError("at least one array to total", "none", "Name the statistics: Sum(WX=..., WW=...).")
+            raise InvalidInputError(
+                "at least one array to total", words("none"), "Name the statistics: Sum(WX=..., WW=...)."
+            )
         self.arrays = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
         self.bound = _checked_bound(bound, self.arrays)
         self.shares = _checked_shares(shares, self.bound)
@@ -161,7 +163,9 @@ class Choose:
     def __init__(self, scores: ArrayLike, *, bound: float, units: int | None = None) -> None:
         self.scores = np.atleast_1d(np.asarray(scores, dtype=np.float64))
         if self.scores.ndim != 1 or self.scores.size == 0:
-            raise InvalidInputError("one score a candidate", self.scores.shape, "Give a list with at least one score.")
+            raise InvalidInputError(
+                "one score a candidate", parameter(self.scores.shape), "Give a list with at least one score."
+            )
         self.bound = check_positive(bound, "bound")
         self.units = None if units is None else check_count(units, "units", least=0)
 
@@ -190,7 +194,9 @@ def _checked_bound(
         return None if bound is None else _as_bound(bound)
     if set(bound) != set(arrays):
         raise InvalidInputError(
-            f"one bound for each of {sorted(arrays)}", sorted(bound), "Give every array its bound, or one for all."
+            f"one bound for each of {sorted(arrays)}",
+            parameter(sorted(bound)),
+            "Give every array its bound, or one for all.",
         )
     return {name: _as_bound(bound[name]) for name in arrays}
 
@@ -199,11 +205,15 @@ def _checked_shares(shares: Mapping[str, float] | None, bound: Bound | dict[str,
     if not isinstance(bound, dict):
         if shares is not None:
             raise InvalidInputError(
-                "shares together with one bound an array", shares, "Give `bound` as a mapping from array name to norm."
+                "shares together with one bound an array",
+                parameter(shares),
+                "Give `bound` as a mapping from array name to norm.",
             )
         return {}
     given = dict.fromkeys(bound, 1.0) if shares is None else dict(shares)
     if set(given) != set(bound):
-        raise InvalidInputError(f"one share for each of {sorted(bound)}", sorted(given), "Give every array its share.")
+        raise InvalidInputError(
+            f"one share for each of {sorted(bound)}", parameter(sorted(given)), "Give every array its share."
+        )
     values = [check_positive(given[name], "shares") for name in bound]
     return {name: value / math.fsum(values) for name, value in zip(bound, values, strict=True)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, RangeError, words
+from tacit.errors import InvalidInputError, RangeError, parameter, words
 
 LIMIT = 2**62
 """Encoded numbers and totals stay below this in magnitude: a sum of two still fits 64 bits, so it never wraps."""
@@ -39,7 +39,7 @@ class Grid:
     def __post_init__(self) -> None:
         if isinstance(self.exponent, bool) or not isinstance(self.exponent, int) or not -900 <= self.exponent <= 900:
             raise InvalidInputError(
-                "an exponent between -900 and 900", self.exponent, "Use -40 for 40 fractional bits."
+                "an exponent between -900 and 900", parameter(self.exponent), "Use -40 for 40 fractional bits."
             )
 
     @property
@@ -51,7 +51,9 @@ class Grid:
         """Round to the nearest grid point, as integers; what does not fit raises `RangeError`."""
         array = np.asarray(values)
         if array.dtype.kind not in "fiu":
-            raise InvalidInputError("real numbers to put on the grid", array.dtype, "Convert the data to floats.")
+            raise InvalidInputError(
+                "real numbers to put on the grid", parameter(array.dtype), "Convert the data to floats."
+            )
         with np.errstate(over="ignore"):  # an overflow becomes infinity, which is refused below
             scaled = np.rint(np.ldexp(array.astype(np.float64), -self.exponent))
         # NaN compares false, so it is caught here too

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tacit.channel.ring import Elements, Ring
-from tacit.errors import ProtocolError, words
+from tacit.errors import ProtocolError, parameter, words
 from tacit.privacy.entropy import STREAM_KEY_BYTES, counter_stream
 
 BLOCK_BYTES = 16
@@ -50,7 +50,9 @@ class Masks:
         """Return the elements masked for sum number `number`; a number cannot be used twice."""
         if number < self._next:
             raise ProtocolError(
-                f"a sum numbered {self._next} or higher", number, "A mask used twice would give away a difference."
+                f"a sum numbered {self._next} or higher",
+                parameter(number),
+                "A mask used twice would give away a difference.",
             )
         self._next = number + 1
         streams = {peer: counter_stream(key, number) for peer, key in sorted(self._keys.items())}

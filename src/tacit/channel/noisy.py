@@ -17,7 +17,7 @@ from tacit.channel.run import lengths_of
 from tacit.channel.sensitivity import LEAST_STEPS_PER_ROUNDING, Measured, scales, with_float_errors
 from tacit.channel.together import ONE_WORD, Alone, Together
 from tacit.channel.transcript import Transcript
-from tacit.errors import BudgetError, InvalidInputError, ProtocolError, words
+from tacit.errors import BudgetError, InvalidInputError, ProtocolError, parameter, words
 from tacit.privacy.entropy import insecure_generator
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import discrete_gaussian, discrete_laplace
@@ -257,7 +257,7 @@ class Noisy:
         if share < LEAST_SHARE:
             raise InvalidInputError(
                 f"at most {(array.sigma / LEAST_SHARE) ** 2:.0f} parties to share the noise",
-                self._together.honest,
+                parameter(self._together.honest),
                 "Use fewer.",
             )
         return discrete_gaussian(share, array.integers.shape, generator=self._insecure)
@@ -268,7 +268,7 @@ class Noisy:
         if units > self.max_units:
             raise InvalidInputError(
                 f"at most max_units = {self.max_units} units in one holder's sum",
-                units,
+                parameter(units),
                 "Set max_units to a public upper bound of your data's size.",
             )
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.channel.normalised_link import START, Wire, integers_from_bytes
 from tacit.channel.normalised_shares import FRACTION, INVERSE_ROOT_SIZE, Shared, Shares
 from tacit.channel.normalised_worker import Worker
-from tacit.errors import InvalidInputError, PartyError, RangeError, words
+from tacit.errors import InvalidInputError, PartyError, RangeError, parameter, words
 from tacit.privacy.entropy import secure_generator
 from tacit.validation import check_count, check_positive
 
@@ -107,15 +107,17 @@ class NormalisedSummer:
         if not 3 <= wire.parties <= MOST_PARTIES:
             raise InvalidInputError(
                 f"3 to {MOST_PARTIES} parties for a normalised sum",
-                wire.parties,
+                parameter(wire.parties),
                 "Use the masked sum with fewer or more: it reveals the norms, and its guarantee says so.",
             )
         self.bits = check_count(bits, "bits", least=8)
         self.resolution = check_count(resolution, "resolution", least=8)
         if self.bits > 256 or self.resolution > 48:
-            raise InvalidInputError("at most 256 bits, and a resolution of at most 48", (bits, resolution), "Use less.")
+            raise InvalidInputError(
+                "at most 256 bits, and a resolution of at most 48", parameter((bits, resolution)), "Use less."
+            )
         if short not in ("refuse", "zero"):
-            raise InvalidInputError('short to be "refuse" or "zero"', short, "Choose one of the two.")
+            raise InvalidInputError('short to be "refuse" or "zero"', parameter(short), "Choose one of the two.")
         self.short = short
         self.timeout = check_positive(timeout, "timeout")
         self._magnitude = self.bits + (wire.parties - 1).bit_length()  # bits of a number of the total

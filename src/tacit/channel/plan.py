@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.calibration import gaussian_noise_multiplier, least_multiplier
 from tacit.privacy.guarantee import Guarantee
@@ -87,11 +87,15 @@ class Plan:
         check_choice(adjacency, "adjacency", ADJACENCIES)
         planned = (Step(count=steps),) if isinstance(steps, int) else tuple(steps)
         if not planned:
-            raise InvalidInputError("at least one step", planned, "Say how many noisy sums the run will make.")
+            raise InvalidInputError(
+                "at least one step", parameter(planned), "Say how many noisy sums the run will make."
+            )
         chosen = tuple(check_epsilon(choice) for choice in choices)
         if sum(chosen) >= epsilon:
             raise InvalidInputError(
-                f"choices that leave something of epsilon {epsilon:g} for the sums", chosen, "Give the choices less."
+                f"choices that leave something of epsilon {epsilon:g} for the sums",
+                parameter(chosen),
+                "Give the choices less.",
             )
         multiplier = _calibrated(epsilon, delta, planned, adjacency, chosen) * (1 + GRID_RESERVE)
         return cls(epsilon, delta, planned, multiplier, unit, adjacency, chosen)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.channel.fixedpoint import Grid
-from tacit.errors import InvalidInputError, RangeError, words
+from tacit.errors import InvalidInputError, RangeError, parameter, words
 
 Elements = NDArray[np.uint64]
 _WORD = 64
@@ -40,7 +40,9 @@ class Ring:
 
     def __post_init__(self) -> None:
         if self.words not in (1, 2):
-            raise InvalidInputError("1 or 2 words of 64 bits", self.words, "Use 2 where 64 bits are too few.")
+            raise InvalidInputError(
+                "1 or 2 words of 64 bits", parameter(self.words), "Use 2 where 64 bits are too few."
+            )
 
     def encode(self, values: ArrayLike, grid: Grid, *, parties: int) -> Elements:
         """Round to the grid; what could make a total of so many parties wrap raises `RangeError`."""

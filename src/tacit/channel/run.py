@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit.channel.asks import Ask, Choose, Sample, Sum, Total
 from tacit.channel.program import Outcome, Program
 from tacit.channel.transcript import Transcript
-from tacit.errors import InvalidInputError, ProtocolError, words
+from tacit.errors import InvalidInputError, ProtocolError, parameter, words
 from tacit.privacy.guarantee import Guarantee
 
 
@@ -80,7 +80,7 @@ def run(program: Program, channel: Channel) -> Outcome:
 def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]:
     """Run several holders' programs in lock-step; all must ask for the same things and learn the same public things."""
     if not programs:
-        raise InvalidInputError("at least one holder", "none", "Give one program a holder.")
+        raise InvalidInputError("at least one holder", words("none"), "Give one program a holder.")
     wrap = _interposed.get()
     used = channel if wrap is None else wrap(channel)
     try:
@@ -119,7 +119,9 @@ def _lock_step(programs: list[Program], channel: Channel) -> list[Outcome]:
 def _answer(asks: list[Ask], channel: Channel, turn: int) -> list[Any]:
     for index, ask in enumerate(asks):
         if not isinstance(ask, Sum | Sample | Choose):
-            raise ProtocolError("a Sum, NormedSum, Sample or Choose", ask, "Yield one of these from the program.")
+            raise ProtocolError(
+                "a Sum, NormedSum, Sample or Choose", parameter(ask), "Yield one of these from the program."
+            )
         if ask.signature() != asks[0].signature():
             raise ProtocolError(
                 f"all holders to ask for the same in round {turn}: {asks[0].signature()}",
@@ -135,7 +137,9 @@ def _answer(asks: list[Ask], channel: Channel, turn: int) -> list[Any]:
 
 def _checked_outcome(value: object) -> Outcome:
     if not isinstance(value, Outcome):
-        raise ProtocolError("a program that returns an Outcome", value, "Return Outcome(public=..., private=...).")
+        raise ProtocolError(
+            "a program that returns an Outcome", parameter(value), "Return Outcome(public=..., private=...)."
+        )
     return value
 
 

@@ -13,7 +13,7 @@ from tacit.cli.budget import account
 from tacit.cli.neural_tasks import Task, task_of
 from tacit.cli.output import print_json, progress
 from tacit.cli.read_labelled import Labelled, read_bounds, read_labelled
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def neural(
     require_torch()
     if not 0 < held_out < 1:
         raise InvalidInputError(
-            "--held-out between 0 and 1", held_out, "Give the share of examples to keep out, as 0.2."
+            "--held-out between 0 and 1", parameter(held_out), "Give the share of examples to keep out, as 0.2."
         )
     with progress(3 + PARTS * (1 if epsilon is None else 2), quiet=as_json) as advance:
         advance("reading the data")
@@ -197,7 +197,9 @@ def _widths(text: str) -> tuple[int, ...]:
     try:
         return () if text == "none" else tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise InvalidInputError("widths as in 200,100, or none", text, "Give --hidden WIDTH[,WIDTH...].") from None
+        raise InvalidInputError(
+            "widths as in 200,100, or none", parameter(text), "Give --hidden WIDTH[,WIDTH...]."
+        ) from None
 
 
 def _shape(text: str) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import typer
 from tacit.cli.budget import account
 from tacit.cli.output import print_json, progress
 from tacit.cli.prepare import Prepared, prepare
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.validation import check_choice, check_count, check_positive
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def nmf(
     Writes model/nmf.tacit (all that may be passed on), result.json and report.html (for the holder).
     """
     if not 0 < held_out < 1:
-        raise InvalidInputError("--held-out between 0 and 1", held_out, "Give the share of rows to keep out, as 0.1.")
+        raise InvalidInputError(
+            "--held-out between 0 and 1", parameter(held_out), "Give the share of rows to keep out, as 0.1."
+        )
     with progress(5, quiet=as_json) as advance:
         advance("reading the data")
         shape = None if image_shape is None else _shape(image_shape)
@@ -144,7 +146,9 @@ def _buyer(epsilon: float | None, delta: float, rank: int, spending: dict[str, A
 
     if epsilon is None:
         raise InvalidInputError(
-            "--epsilon with --vocabulary paid", "none", "Without privacy nothing is paid: leave --vocabulary out."
+            "--epsilon with --vocabulary paid",
+            words("none"),
+            "Without privacy nothing is paid: leave --vocabulary out.",
         )
 
     def buy(texts: tuple[str, ...]) -> Any:
@@ -241,5 +245,7 @@ def _shape(text: str) -> tuple[int, int]:
     try:
         height, width = (int(part) for part in text.lower().split("x"))
     except ValueError:
-        raise InvalidInputError("an image shape as in 19x19", text, "Give --image-shape ROWSxCOLUMNS.") from None
+        raise InvalidInputError(
+            "an image shape as in 19x19", parameter(text), "Give --image-shape ROWSxCOLUMNS."
+        ) from None
     return height, width

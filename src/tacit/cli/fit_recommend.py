@@ -13,7 +13,7 @@ import typer
 from tacit.cli.budget import account
 from tacit.cli.output import print_json, progress
 from tacit.cli.read_ratings import read_ratings_file
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +56,7 @@ def recommend(
 
     if not 0 < held_out < 1:
         raise InvalidInputError(
-            "--held-out between 0 and 1", held_out, "Give the share of ratings to keep out, as 0.1."
+            "--held-out between 0 and 1", parameter(held_out), "Give the share of ratings to keep out, as 0.1."
         )
     with progress(6, quiet=as_json) as advance:
         advance("reading the ratings")

@@ -10,7 +10,7 @@ import typer
 
 from tacit.cli.output import print_json, progress
 from tacit.cli.prepare import Prepared, prepare
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 
 DATA = typer.Argument(help="A folder of .txt files or of images, or a matrix: npz, mtx, npy, csv, parquet.")
 RANK = typer.Option(..., "--rank", "-k", help="Number of components.")
@@ -67,7 +67,9 @@ def _fit(
     as_json: bool,
 ) -> None:
     if not 0 < held_out < 1:
-        raise InvalidInputError("--held-out between 0 and 1", held_out, "Give the share of rows to keep out, as 0.1.")
+        raise InvalidInputError(
+            "--held-out between 0 and 1", parameter(held_out), "Give the share of rows to keep out, as 0.1."
+        )
     import numpy as np
 
     from tacit.factor import PCA, SVD

@@ -10,7 +10,7 @@ import typer
 
 from tacit.cli.output import print_json, progress
 from tacit.cli.prepare import prepare
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.validation import check_choice, check_count
 
 DATA = typer.Argument(help="A folder of .txt files or of images, or a matrix: npz, mtx, npy, csv, parquet.")
@@ -98,7 +98,9 @@ def _chosen(only: str | None, documents: int, rows: int, seed: int) -> list[int]
         return _numbers(only, "--only")
     count = check_count(documents, "--documents")
     if count >= rows:
-        raise InvalidInputError(f"fewer documents than the {rows} rows", count, "Give a smaller --documents.")
+        raise InvalidInputError(
+            f"fewer documents than the {rows} rows", parameter(count), "Give a smaller --documents."
+        )
     drawn: list[int] = np.sort(np.random.default_rng(seed).choice(rows, size=count, replace=False)).tolist()
     return drawn
 
@@ -107,4 +109,6 @@ def _numbers(text: str, name: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise InvalidInputError(f"whole numbers with commas as {name}", text, f"As in {name} 3,17,40.") from None
+        raise InvalidInputError(
+            f"whole numbers with commas as {name}", parameter(text), f"As in {name} 3,17,40."
+        ) from None

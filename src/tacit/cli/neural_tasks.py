@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 if TYPE_CHECKING:
     from tacit.report import Report
@@ -90,7 +90,9 @@ class Numbers:
         try:
             low, high = (float(side) for side in text.split(":"))
         except ValueError:
-            raise InvalidInputError("--label-range LOW:HIGH", text, "Give the public range, as in 0:100.") from None
+            raise InvalidInputError(
+                "--label-range LOW:HIGH", parameter(text), "Give the public range, as in 0:100."
+            ) from None
         self.range = low, high
 
     def model(self, **settings: Any) -> Any:

@@ -11,7 +11,7 @@ from tacit.cli.output import print_json
 from tacit.cli.parties_join import join
 from tacit.cli.parties_relations import outline
 from tacit.cli.parties_simulate import simulate
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 
 app = typer.Typer(help="Fit one model among several organisations; nobody's records leave them.", no_args_is_help=True)
 app.command()(join)
@@ -96,7 +96,7 @@ def settings_of(texts: list[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise InvalidInputError("a setting as name=value", text, "For instance --set n_components=14.")
+            raise InvalidInputError("a setting as name=value", parameter(text), "For instance --set n_components=14.")
         try:
             found[name] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
@@ -120,5 +120,7 @@ def _party(text: str) -> Any:
     name, equals, rest = text.partition("=")
     certificate, at, address = rest.rpartition("@")
     if not equals or not at or not Path(certificate).is_file():
-        raise InvalidInputError("NAME=certificate.pem@HOST:PORT, the file being there", text, "Check the three parts.")
+        raise InvalidInputError(
+            "NAME=certificate.pem@HOST:PORT, the file being there", parameter(text), "Check the three parts."
+        )
     return Party(name, address, Path(certificate).read_bytes())

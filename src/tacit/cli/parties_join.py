@@ -47,7 +47,7 @@ def join(
     model of coupled relations has this party's own factors in it, and stays here too.
     """
     from tacit.cli.budget import account
-    from tacit.errors import InvalidInputError
+    from tacit.errors import InvalidInputError, parameter
     from tacit.parties import Identity, Job
     from tacit.parties import join as take_part
     from tacit.parties.models import estimator_of
@@ -56,7 +56,7 @@ def join(
     agreed.place(party)
     mine = Identity.read(identity)
     if mine.name != party:
-        raise InvalidInputError(f"the identity of {party}", mine.name, "Give the folder of that identity.")
+        raise InvalidInputError(f"the identity of {party}", parameter(mine.name), "Give the folder of that identity.")
     records = _records(data, agreed, party)
     estimator = estimator_of(agreed)
     if ledger is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 
 if TYPE_CHECKING:
     from tacit.parties.models import PartyData
@@ -33,7 +33,9 @@ def outline(
     found = read_description(spec)
     for factor in shared:
         if not any(factor in relation.factors for relation in found.relations):
-            raise InvalidInputError("--shared to name a factor of these relations", factor, "Check the spelling.")
+            raise InvalidInputError(
+                "--shared to name a factor of these relations", parameter(factor), "Check the spelling."
+            )
     names = {factor: found.names[factor] for factor in shared if factor in found.names}
     for line in outlines_of(found.relations, party, names=names, private=private or None):
         typer.echo(line)
@@ -68,7 +70,7 @@ def read_site(path: Path, job: Any, party: str) -> PartyData:
         if job.settings.get(name) != value:
             raise InvalidInputError(
                 f"{name} = {job.settings.get(name)!r} from {party}, as the job says",
-                value,
+                parameter(value),
                 f"The job's settings count: change or drop {name} in {path.name}.",
             )
     return PartyData(site_of(job.features, party, found.relations, found.names))

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from tacit.cli.output import print_json, print_table, progress
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 TABLE = typer.Argument(help="The table: csv, csv.gz or parquet, with names of columns.")
 OUTPUT = typer.Option(Path("release.csv"), "--output", "-o", help="File to write the release to: csv or parquet.")
@@ -130,7 +130,7 @@ def _write(released: Any, output: Path) -> None:
     elif output.name.lower().endswith(".csv"):
         released.write_csv(output)
     else:
-        raise InvalidInputError("an output that ends in .csv or .parquet", str(output), "Name it so.")
+        raise InvalidInputError("an output that ends in .csv or .parquet", parameter(str(output)), "Name it so.")
 
 
 def _numbers(text: str, name: str) -> list[float]:
@@ -139,7 +139,9 @@ def _numbers(text: str, name: str) -> list[float]:
     except ValueError:
         found = []
     if not found or min(found) <= 0:
-        raise InvalidInputError(f"{name} as positive numbers, as in 0.1,0.2", text, "Separate them by commas.")
+        raise InvalidInputError(
+            f"{name} as positive numbers, as in 0.1,0.2", parameter(text), "Separate them by commas."
+        )
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,9 @@ def without_label(frame: pl.DataFrame, label: str | None) -> tuple[pl.DataFrame,
     if label is None:
         return frame, None
     if label not in frame.columns:
-        raise InvalidInputError("--label to be a column of the table", label, f"It has {', '.join(frame.columns[:8])}.")
+        raise InvalidInputError(
+            "--label to be a column of the table", parameter(label), f"It has {', '.join(frame.columns[:8])}."
+        )
     if frame[label].null_count():
         raise InvalidInputError(
             "a label in every row", words(f"{frame[label].null_count()} missing"), "Drop these rows."
@@ -123,7 +125,9 @@ def parsed_bounds(text: str | None) -> dict[str, tuple[float, float]]:
         try:
             found[name.strip()] = float(low), float(high)
         except ValueError:
-            raise InvalidInputError("bounds as in age=0:120,income=0:1e6", part, "Give NAME=LOW:HIGH.") from None
+            raise InvalidInputError(
+                "bounds as in age=0:120,income=0:1e6", parameter(part), "Give NAME=LOW:HIGH."
+            ) from None
     return found
 
 
@@ -136,7 +140,7 @@ def parsed_categories(text: str | None, frame: pl.DataFrame) -> dict[str, list[A
         name, sign, values = part.partition("=")
         name = name.strip()
         if not sign or name not in frame.columns:
-            raise InvalidInputError("categories as in sex=f|m,state=a|b", part, "Give NAME=VALUE|VALUE.")
+            raise InvalidInputError("categories as in sex=f|m,state=a|b", parameter(part), "Give NAME=VALUE|VALUE.")
         kind = frame.schema[name]
         try:
             found[name] = [
@@ -144,7 +148,9 @@ def parsed_categories(text: str | None, frame: pl.DataFrame) -> dict[str, list[A
                 for value in values.split("|")
             ]
         except ValueError:
-            raise InvalidInputError(f"numbers as values of {name}", values, "The column has numbers.") from None
+            raise InvalidInputError(
+                f"numbers as values of {name}", parameter(values), "The column has numbers."
+            ) from None
     return found
 
 
@@ -153,6 +159,6 @@ def _wishes(text: str) -> dict[int, Any]:
     for part in text.split(","):
         row, _, target = (piece.strip() for piece in part.partition("="))
         if not row.isdigit() or not target:
-            raise InvalidInputError("--hide as in '3=anywhere else,7=2'", part, "Give ROW=CLUSTER.")
+            raise InvalidInputError("--hide as in '3=anywhere else,7=2'", parameter(part), "Give ROW=CLUSTER.")
         found[int(row)] = int(target) if target.isdigit() else target
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.validation import check_choice
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def prepare(
     from tacit.data import TermCounts, read_matrix, read_pictures, read_terms, read_texts, term_counts
 
     if not path.exists():
-        raise InvalidInputError("a file or a folder with data", str(path), "There is nothing of that name.")
+        raise InvalidInputError("a file or a folder with data", parameter(str(path)), "There is nothing of that name.")
     if path.is_dir() and any(file.suffix.lower() in TEXT_ENDINGS for file in path.rglob("*")):
         if buy is not None:
             check_choice(idf, "idf", ("uniform", "learned"))  # before anything is charged
@@ -74,7 +74,7 @@ def prepare(
     if buy is not None:
         raise InvalidInputError(
             "a folder of texts for --vocabulary paid",
-            str(path),
+            parameter(str(path)),
             "A matrix comes with its columns; give a file of public terms or leave --vocabulary out.",
         )
     if path.is_dir():

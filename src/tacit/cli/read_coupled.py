@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.data import read_matrix, read_terms
 from tacit.data.files import existing_file, reading
 from tacit.data.frames import read_frame
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 if TYPE_CHECKING:
     from tacit.factor import Relation
@@ -54,7 +54,7 @@ def read_description(path: Path) -> Description:
     if not isinstance(entries, list) or not entries:
         raise InvalidInputError(f"[[relation]] sections in {found}", words("none"), "Describe at least one relation.")
     if "ranks" not in table:
-        raise InvalidInputError(f"ranks in {found}", sorted(table), "Give ranks = 5, or ranks = { r = 5 }.")
+        raise InvalidInputError(f"ranks in {found}", parameter(sorted(table)), "Give ranks = 5, or ranks = { r = 5 }.")
     names = {name: list(read_terms(found.parent / file)) for name, file in table.get("names", {}).items()}
     opened = [_opened(entry, found.parent, place) for place, entry in enumerate(entries)]
     _collect_ids(opened, names)
@@ -93,7 +93,7 @@ def _opened(entry: dict[str, Any], folder: Path, place: int) -> _Opened:
     for key in ("file", "einsum", "factors"):
         if key not in entry:
             raise InvalidInputError(
-                f"{key} in relation {place + 1}", sorted(entry), "See the page on coupled relations."
+                f"{key} in relation {place + 1}", parameter(sorted(entry)), "See the page on coupled relations."
             )
     file = existing_file(folder / entry["file"])
     if file.suffix.lower() in LISTS and ("columns" in entry or _order(entry) != 2):
@@ -121,7 +121,7 @@ def _list_of_cells(entry: dict[str, Any], file: Path) -> _Opened:
     if missing or len(columns) not in (order, order + 1):
         raise InvalidInputError(
             f"{order} columns of ids and one of values in {file.name}, or the ids alone",
-            columns if not missing else frame.columns,
+            parameter(columns) if not missing else parameter(frame.columns),
             "Name them in columns, in the order of the einsum's axes.",
         )
     values = np.ones(len(frame)) if len(columns) == order else _numbers(frame[columns[-1]], file)
@@ -137,7 +137,7 @@ def _numbers(column: Any, file: Path) -> Any:
     if len(wrong):
         raise InvalidInputError(
             f"numbers in the column {column.name!r} of {file.name}",
-            wrong[0],
+            parameter(wrong[0]),
             f"Correct or drop {'it' if len(wrong) == 1 else f'the {len(wrong)} rows like it'}.",
         )
     return found.to_numpy()
@@ -155,7 +155,7 @@ def _collect_ids(opened: list[_Opened], names: dict[str, list[str]]) -> None:
             if factor in by_place:
                 raise InvalidInputError(
                     f"the names of {factor!r}: one file lists its entities by id, another by place",
-                    one.entry["file"],
+                    parameter(one.entry["file"]),
                     f'Add a file with one name a line: [names] {factor} = "...", in the order of the places.',
                 )
             known = {*names.get(factor, []), *(str(value) for value in column.unique().to_list())}
@@ -176,12 +176,16 @@ def _relation(one: _Opened, names: dict[str, list[str]]) -> Relation:
         for axis, column in enumerate(one.ids):
             factor = one.owner(axis)
             if factor is None:
-                raise InvalidInputError("a factor for every axis", one.entry["einsum"], "Give each letter a factor.")
+                raise InvalidInputError(
+                    "a factor for every axis", parameter(one.entry["einsum"]), "Give each letter a factor."
+                )
             place = {name: index for index, name in enumerate(names[factor])}
             ids = [str(value) for value in column.to_list()]
             strange = next((name for name in ids if name not in place), None)
             if strange is not None:
-                raise InvalidInputError(f"{factor} to be one of its names", strange, "Add it to the file of names.")
+                raise InvalidInputError(
+                    f"{factor} to be one of its names", parameter(strange), "Add it to the file of names."
+                )
             columns.append(np.fromiter((place[name] for name in ids), np.int64, len(ids)))
             shape.append(len(place))
         data = (np.stack(columns, axis=1), data, tuple(shape))
@@ -191,4 +195,6 @@ def _relation(one: _Opened, names: dict[str, list[str]]) -> Relation:
 def _check_keys(table: dict[str, Any], allowed: set[str], where: str) -> None:
     for key in table:
         if key not in allowed:
-            raise InvalidInputError(f"one of {', '.join(sorted(allowed))} in {where}", key, "Check the spelling.")
+            raise InvalidInputError(
+                f"one of {', '.join(sorted(allowed))} in {where}", parameter(key), "Check the spelling."
+            )

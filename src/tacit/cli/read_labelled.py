@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,11 +23,13 @@ class Labelled:
 def read_labelled(path: Path, label: str | None) -> Labelled:
     """Read a csv or parquet table, an npz archive, or a folder of images in one folder a class."""
     if not path.exists():
-        raise InvalidInputError("a file or a folder with data", str(path), "There is nothing of that name.")
+        raise InvalidInputError("a file or a folder with data", parameter(str(path)), "There is nothing of that name.")
     if path.is_dir():
         return _images(path)
     if label is None:
-        raise InvalidInputError("--label, the name of the column with the classes", None, "Name it, as in --label y.")
+        raise InvalidInputError(
+            "--label, the name of the column with the classes", parameter(None), "Name it, as in --label y."
+        )
     if path.suffix.lower() == ".npz":
         return _archive(path, label)
     return _table(path, label)

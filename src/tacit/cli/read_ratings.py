@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 
 NAMES = ("user", "item", "rating")
 
@@ -18,13 +18,13 @@ def read_ratings_file(path: Path, columns: str) -> Any:
 
     chosen = [name.strip() for name in columns.split(",")]
     if len(chosen) != len(NAMES):
-        raise InvalidInputError("three column names, as in user,item,rating", columns, "Give --columns.")
+        raise InvalidInputError("three column names, as in user,item,rating", parameter(columns), "Give --columns.")
     frame = read_frame(path)
     missing = [name for name in chosen if name not in frame.columns]
     if missing:
         raise InvalidInputError(
             f"columns {', '.join(chosen)} in {path.name}",
-            frame.columns,
+            parameter(frame.columns),
             "Name the columns with --columns user,item,rating.",
         )
     return frame.select(polars.col(given).alias(name) for given, name in zip(chosen, NAMES, strict=True))

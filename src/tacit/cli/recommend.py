@@ -10,7 +10,7 @@ import typer
 
 from tacit.cli.output import print_json, print_table
 from tacit.cli.read_ratings import read_ratings_file
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 MODEL = typer.Argument(help="A model file, or a folder that `tacit fit recommend` wrote.")
 RATINGS = typer.Option(None, help="A file with the user's own ratings (columns item and rating).")
@@ -38,7 +38,9 @@ def recommend(
     file, data, columns = _found(model, data, columns)
     recommender = load(file)
     if not hasattr(recommender, "recommend_for"):
-        raise InvalidInputError("a recommender's model", type(recommender).__name__, "Fit one: tacit fit recommend.")
+        raise InvalidInputError(
+            "a recommender's model", parameter(type(recommender).__name__), "Fit one: tacit fit recommend."
+        )
     items, values = _own_ratings(ratings, user, data, columns)
     best = recommender.recommend_for(items, values, n=top)
     if as_json:
@@ -65,7 +67,7 @@ def _own_ratings(ratings: Path | None, user: str | None, data: Path | None, colu
         frame = read_frame(ratings)
         if not {"item", "rating"} <= set(frame.columns):
             raise InvalidInputError(
-                "a csv file with columns item and rating", str(ratings), "Give the user's own ratings."
+                "a csv file with columns item and rating", parameter(str(ratings)), "Give the user's own ratings."
             )
         return frame["item"], frame["rating"]
     if data is None:
@@ -79,5 +81,5 @@ def _own_ratings(ratings: Path | None, user: str | None, data: Path | None, colu
     frame = read_ratings_file(data, columns)
     own = frame.filter(polars.col("user").cast(polars.String) == user)
     if own.is_empty():
-        raise InvalidInputError("a user of the data", user, f"No rating of that user is in {data.name}.")
+        raise InvalidInputError("a user of the data", parameter(user), f"No rating of that user is in {data.name}.")
     return own["item"], own["rating"]

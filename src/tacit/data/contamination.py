@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.validation import check_rate, check_seed
 
 
@@ -97,9 +97,11 @@ def contaminate(
             "Call toarray() on a sparse matrix: noise fills most of a row anyway.",
         )
     if not -math.inf < low < high < math.inf:
-        raise InvalidInputError("low < high, both finite", (low, high), "Give the range of the noise.")
+        raise InvalidInputError("low < high, both finite", parameter((low, high)), "Give the range of the noise.")
     if clip is not None and not clip[0] < clip[1]:
-        raise InvalidInputError("clip to be two numbers, the smaller one first", clip, "Give for example (0.0, 1.0).")
+        raise InvalidInputError(
+            "clip to be two numbers, the smaller one first", parameter(clip), "Give for example (0.0, 1.0)."
+        )
     n_rows = round(check_rate(rows, "rows") * clean.shape[0])
     n_entries = round(check_rate(entries, "entries") * clean.shape[1])
     rng = np.random.default_rng(check_seed(random_state))

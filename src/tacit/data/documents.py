@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.words import COMMON, THEMES
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.validation import check_count, check_positive, check_seed
 
 if TYPE_CHECKING:
@@ -106,7 +106,9 @@ def make_documents(
     n_documents = check_count(n_documents, "n_documents")
     n_topics = check_count(n_topics, "n_topics")
     if n_topics > len(THEMES):
-        raise InvalidInputError(f"n_topics to be at most {len(THEMES)}", n_topics, "There are no more themes.")
+        raise InvalidInputError(
+            f"n_topics to be at most {len(THEMES)}", parameter(n_topics), "There are no more themes."
+        )
     words_per_document = check_count(words_per_document, "words_per_document")
     concentration = check_positive(concentration, "concentration")
     rng = np.random.default_rng(check_seed(random_state))

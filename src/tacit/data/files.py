@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tacit.errors import InvalidInputError, TacitError, words
+from tacit.errors import InvalidInputError, TacitError, parameter, words
 
 
 def existing_file(path: str | Path) -> Path:
@@ -14,7 +14,7 @@ def existing_file(path: str | Path) -> Path:
     found = Path(path)
     if not found.is_file():
         got = words(f"the folder {found}" if found.is_dir() else f"{found}, which does not exist")
-        raise InvalidInputError("a file to read", got, "Check the path.")
+        raise InvalidInputError("a file to read", parameter(got), "Check the path.")
     return found
 
 
@@ -24,7 +24,7 @@ def files_under(folder: str | Path, suffixes: Collection[str]) -> tuple[Path, li
     listed = ", ".join(sorted(suffixes))
     if not root.is_dir():
         got = words(f"the file {root}" if root.is_file() else f"{root}, which does not exist")
-        raise InvalidInputError(f"a folder with {listed} files", got, "Check the path.")
+        raise InvalidInputError(f"a folder with {listed} files", parameter(got), "Check the path.")
     found = [path for path in root.rglob("*") if path.suffix.lower() in suffixes and path.is_file()]
     if not found:
         raise InvalidInputError(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.data.files import existing_file, reading
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,5 +25,5 @@ def read_frame(path: str | Path) -> pl.DataFrame:
             # all lines decide on the type of a column, not the first hundred
             return pl.read_csv(file, separator="\t" if name.endswith(".tsv") else ",", infer_schema_length=None)
     raise InvalidInputError(
-        "a file that ends in .csv, .csv.gz, .tsv or .parquet", str(file), "Convert it to one of these."
+        "a file that ends in .csv, .csv.gz, .tsv or .parquet", parameter(str(file)), "Convert it to one of these."
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.validation import check_count, check_non_negative, check_rate, check_seed
 
 # A part is centred in a cell of its own; with fewer pixels across, neighbours could not be told apart.
@@ -96,7 +96,7 @@ def make_images(
     if n_parts > most_parts:
         raise InvalidInputError(
             f"n_parts to be at most {most_parts} for side={side}",
-            n_parts,
+            parameter(n_parts),
             "Give fewer parts or larger images.",
         )
     part_rate = check_rate(part_rate, "part_rate")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.validation import check_count, check_non_negative, check_seed
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def make_ratings(
     ratings_per_user = check_count(ratings_per_user, "ratings_per_user")
     if ratings_per_user > n_items:
         limit = f"ratings_per_user to be at most n_items={n_items}"
-        raise InvalidInputError(limit, ratings_per_user, "Nobody rates an item twice.")
+        raise InvalidInputError(limit, parameter(ratings_per_user), "Nobody rates an item twice.")
     least, greatest = _check_range(rating_range)
     noise = check_non_negative(noise, "noise")
     rng = np.random.default_rng(check_seed(random_state))
@@ -182,7 +182,7 @@ def _check_range(value: object) -> tuple[int, int]:
     whole = all(isinstance(end, numbers.Integral) and not isinstance(end, bool) for end in pair)
     if len(pair) != 2 or not whole or not pair[0] < pair[1]:
         rule = "rating_range to be two whole numbers, the lesser one first"
-        raise InvalidInputError(rule, value, "Give the least and the greatest rating, as in (1, 5).")
+        raise InvalidInputError(rule, parameter(value), "Give the least and the greatest rating, as in (1, 5).")
     return int(pair[0]), int(pair[1])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.files import existing_file, reading
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 if TYPE_CHECKING:
     import polars as pl
@@ -80,7 +80,9 @@ def read_matrix(path: str | Path) -> Matrix:
             matrix = reader(file)
             _check(matrix, file)
             return matrix
-    raise InvalidInputError(f"a file that ends in {', '.join(_READERS)}", str(file), "Convert it to one of these.")
+    raise InvalidInputError(
+        f"a file that ends in {', '.join(_READERS)}", parameter(str(file)), "Convert it to one of these."
+    )
 
 
 def _read_npz(file: Path) -> Matrix:
@@ -110,7 +112,7 @@ def _read_npy(file: Path) -> Matrix:
         array = np.load(file, allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.ndim != 2:
         got = words(f"shape {array.shape}" if isinstance(array, np.ndarray) else "an archive")
-        raise InvalidInputError(f"{file} to be a 2-d array", got, "Give one row for each record.")
+        raise InvalidInputError(f"{file} to be a 2-d array", parameter(got), "Give one row for each record.")
     return Matrix(X=_as_float(array, file), names=None, kind="array")
 
 

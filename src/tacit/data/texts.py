@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.files import files_under, reading
 from tacit.data.tables import read_terms
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.validation import check_choice, check_count, check_rate
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def term_counts(
     from sklearn.feature_extraction.text import CountVectorizer
 
     if isinstance(texts, str):
-        raise InvalidInputError("texts to be several documents", texts, "Give a list of texts.")
+        raise InvalidInputError("texts to be several documents", parameter(texts), "Give a list of texts.")
     if vocabulary is None:
         vectorizer = CountVectorizer(
             stop_words="english",
@@ -220,7 +220,7 @@ def tfidf(counts: TermCounts, *, idf: Literal["uniform", "learned"] | ArrayLike 
         if weights.shape != (n_terms,) or not np.isfinite(weights).all() or (weights < 0).any():
             raise InvalidInputError(
                 f"idf to have {n_terms} non-negative numbers",
-                words(f"shape {weights.shape}") if weights.shape != (n_terms,) else idf,
+                words(f"shape {weights.shape}") if weights.shape != (n_terms,) else parameter(idf),
                 "Give one weight for each term, in the order of the terms.",
             )
     weighted = csr_array(counts.counts.astype(np.float64) @ diags_array(weights))
@@ -244,9 +244,13 @@ def _public_terms(vocabulary: Sequence[str] | Path) -> list[str]:
         # Such a column would be zero whatever the texts say, and nobody would notice.
         if split(term) != [term]:
             raise InvalidInputError(
-                "each term of the vocabulary to be one word of at least two letters or digits", term, "Leave it out."
+                "each term of the vocabulary to be one word of at least two letters or digits",
+                parameter(term),
+                "Leave it out.",
             )
     repeated = sorted({term for term in terms if terms.count(term) > 1}) if len(set(terms)) < len(terms) else []
     if repeated or not terms:
-        raise InvalidInputError("a vocabulary of different terms", repeated or "no term", "Give each term once.")
+        raise InvalidInputError(
+            "a vocabulary of different terms", parameter(repeated or "no term"), "Give each term once."
+        )
     return terms

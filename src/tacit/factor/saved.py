@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.privacy.guarantee import Guarantee
 
 FORMAT, VERSION = "tacit model", 1
@@ -87,7 +87,9 @@ class SavedModel:
         model = cls(**header["parameters"])
         for name, value in {**header["values"], **arrays}.items():
             if name not in cls._released:
-                raise InvalidInputError(f"one of {cls._released}", name, "The file is not one that tacit wrote.")
+                raise InvalidInputError(
+                    f"one of {cls._released}", parameter(name), "The file is not one that tacit wrote."
+                )
             setattr(model, name, value)
         model.guarantee_ = Guarantee.from_dict(header["guarantee"])  # type: ignore[attr-defined]
         return model
@@ -105,15 +107,17 @@ def load(path: str | os.PathLike[str]) -> Any:
             header = json.loads(archive["model.json"].tobytes())
             arrays = {name: archive[name] for name in header["arrays"]}
     except FileNotFoundError:
-        raise InvalidInputError("a saved model", os.fspath(path), "There is no such file.") from None
+        raise InvalidInputError("a saved model", parameter(os.fspath(path)), "There is no such file.") from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise InvalidInputError(
-            "a file written by save()", os.fspath(path), f"It cannot be read as one ({type(error).__name__})."
+            "a file written by save()",
+            parameter(os.fspath(path)),
+            f"It cannot be read as one ({type(error).__name__}).",
         ) from error
     if header.get("format") != FORMAT or header.get("version") != VERSION or header.get("class") not in MODELS:
         raise InvalidInputError(
             f"a {FORMAT!r} of version {VERSION} with a class among {sorted(MODELS)}",
-            {key: header.get(key) for key in ("format", "version", "class")},
+            parameter({key: header.get(key) for key in ("format", "version", "class")}),
             "Read it with the version of tacit that wrote it.",
         )
     model_class = getattr(import_module(MODELS[header["class"]]), header["class"])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.measure.pairs import table_pair
 from tacit.validation import check_count, check_seed
 
@@ -71,7 +71,7 @@ def cluster_labels(
     if n_clusters > distinct:
         raise InvalidInputError(
             f"n_clusters to be at most {distinct}, the number of distinct rows",
-            n_clusters,
+            parameter(n_clusters),
             "Ask for fewer clusters.",
         )
     generator = np.random.RandomState(seed)

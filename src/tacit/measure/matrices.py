@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 
 def as_matrix(values: Any, name: str) -> Any:
@@ -21,11 +21,13 @@ def as_matrix(values: Any, name: str) -> Any:
     matrix: Any = csr_array(values) if is_sparse else np.asarray(values)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf" or 0 in matrix.shape:
         got = words(f"shape {matrix.shape} of type {matrix.dtype}")
-        raise InvalidInputError(f"{name} to be a matrix of numbers", got, "Give rows of equal length, at least one.")
+        raise InvalidInputError(
+            f"{name} to be a matrix of numbers", parameter(got), "Give rows of equal length, at least one."
+        )
     unusable = int(np.count_nonzero(~np.isfinite(matrix.data if is_sparse else matrix)))
     if unusable:
         got = words(f"{unusable} missing or infinite")
-        raise InvalidInputError(f"{name} to have finite entries", got, "Drop or fill them first.")
+        raise InvalidInputError(f"{name} to have finite entries", parameter(got), "Drop or fill them first.")
     return matrix
 
 

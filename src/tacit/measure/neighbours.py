@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.measure.nearest import Numbers, Rows, nearest, squared_distances
 from tacit.measure.pairs import Pair, table_pair
 from tacit.validation import check_count, check_seed
@@ -169,7 +169,9 @@ def _checked(original: Any, released: Any, k: object, sample: object, random_sta
     distinct = len(np.unique(pair.original, axis=0))
     if count >= distinct:
         raise InvalidInputError(
-            f"k to be below {distinct}, the number of distinct rows of original", count, "Ask for fewer neighbours."
+            f"k to be below {distinct}, the number of distinct rows of original",
+            parameter(count),
+            "Ask for fewer neighbours.",
         )
     n_rows = len(pair.original)
     seed = check_seed(random_state)

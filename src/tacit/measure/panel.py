@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.measure.classifiers import CLASSIFIERS, KERNEL_ROWS, classifier_scores
 from tacit.measure.pairs import listed, table_pair
 from tacit.validation import check_choice, check_count, check_seed
@@ -168,7 +168,9 @@ def label_values(labels: Any, n_rows: int) -> NDArray[Any]:
 def _split(classes: NDArray[Any], test_share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows to train and to test on; of each class at least one row is on either side."""
     if isinstance(test_share, bool) or not isinstance(test_share, int | float) or not 0 < test_share < 1:
-        raise InvalidInputError("test_share to be between 0 and 1", test_share, "Give a share of rows, as 0.3.")
+        raise InvalidInputError(
+            "test_share to be between 0 and 1", parameter(test_share), "Give a share of rows, as 0.3."
+        )
     generator = np.random.default_rng(seed)
     test = []
     for name in np.unique(classes):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.validation import check_count
 
 
@@ -50,7 +50,7 @@ def reliability(probabilities: ArrayLike, labels: ArrayLike, *, bins: int = 15) 
     if given.ndim != 2 or truth.shape != given.shape[:1] or not len(truth):
         raise InvalidInputError(
             "one row of probabilities and one class index an example",
-            (given.shape, truth.shape),
+            parameter((given.shape, truth.shape)),
             "Give arrays of shapes (n, n_classes) and (n,).",
         )
     confidence: Any = given.max(axis=1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.neural.wavelets import scattering
 from tacit.validation import check_choice
 
@@ -40,7 +40,7 @@ def checked_bounds(bounds: Any, n_features: int, name: str = "bounds") -> NDArra
     if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
         raise InvalidInputError(
             f"{name} to be the lowest and the highest value, one pair or {n_features} of each, low < high",
-            bounds,
+            parameter(bounds),
             f"Give {name}=(low, high), known without looking at the data.",
         )
     return np.stack([low, high])
@@ -82,7 +82,7 @@ def _checked_shape(shape: Any, n_features: int) -> tuple[int, int]:
     if height * width != n_features:
         raise InvalidInputError(
             f"image_shape to be (height, width) of {n_features} pixels",
-            shape,
+            parameter(shape),
             "Give the shape that a row has as an image.",
         )
     return height, width
@@ -94,7 +94,9 @@ def checked_labels(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[Any], NDA
 
     if y is None:
         raise InvalidInputError(
-            "a label for every row", None, "This estimator requires y to be passed, but the target y is None."
+            "a label for every row",
+            parameter(None),
+            "This estimator requires y to be passed, but the target y is None.",
         )
     given = np.asarray(y)
     if given.ndim == 2 and given.shape[1] == 1:
@@ -136,7 +138,9 @@ def checked_targets(y: Any, n_rows: int, bounds: Any) -> tuple[NDArray[np.float6
     """Return the targets, one row each and mapped from their bounds to [-1, 1], the bounds, and the share cut off at them."""
     if y is None:
         raise InvalidInputError(
-            "a target for every row", None, "This estimator requires y to be passed, but the target y is None."
+            "a target for every row",
+            parameter(None),
+            "This estimator requires y to be passed, but the target y is None.",
         )
     try:
         given = np.asarray(y, np.float64)

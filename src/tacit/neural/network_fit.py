@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from tacit.channel import Plan
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.input import validated
 from tacit.factor.private import PrivacyWarning, PrivateFit
 from tacit.neural.dropout import summarise_rates
@@ -98,7 +98,9 @@ class PrivateNetwork(PrivateFit):
         check_count(self.samples, "samples")
         rate = check_rate(self.sampling_rate)
         if not 0 <= check_non_negative(self.momentum, "momentum") < 1:
-            raise InvalidInputError("momentum to be at least 0 and below 1", self.momentum, "Use 0.9, or 0 for none.")
+            raise InvalidInputError(
+                "momentum to be at least 0 and below 1", parameter(self.momentum), "Use 0.9, or 0 for none."
+            )
         plain = self.method == "dp-sgd"
         return Training(
             steps=max(1, round(check_positive(self.epochs, "epochs") / rate)),

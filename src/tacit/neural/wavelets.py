@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 
 ORIENTATIONS = 8
 CHANNELS = 1 + 2 * ORIENTATIONS + ORIENTATIONS**2
@@ -72,7 +72,9 @@ def scattering(X: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.float32]:
     """
     if min(shape) < LEAST_SIDE:
         raise InvalidInputError(
-            f"images of at least {LEAST_SIDE} x {LEAST_SIDE} pixels", shape, "Use features=None for smaller ones."
+            f"images of at least {LEAST_SIDE} x {LEAST_SIDE} pixels",
+            parameter(shape),
+            "Use features=None for smaller ones.",
         )
     out = np.empty((len(X), scattering_size(shape)), np.float32)
     for start in range(0, len(X), CHUNK):

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.validation import check_count
 
 HOST = "party.tacit"
@@ -107,7 +107,9 @@ class Identity:
 def check_name(name: str) -> str:
     """Return `name` if it can name a party: letters, digits, dashes, dots and underscores."""
     if not name or len(name) > 64 or not all(char.isalnum() or char in "-_." for char in name):
-        raise InvalidInputError("a name of letters, digits, '-', '_' and '.', at most 64", name, "Choose another name.")
+        raise InvalidInputError(
+            "a name of letters, digits, '-', '_' and '.', at most 64", parameter(name), "Choose another name."
+        )
     return name
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.parties.identity import check_name, check_valid, fingerprint_of, name_in
 from tacit.validation import check_count, check_positive
 
@@ -31,7 +31,9 @@ class Party:
         check_name(self.name)
         host, _, port = self.address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise InvalidInputError(f"host:port of {self.name}", self.address, "For instance hospital-a.example:7443.")
+            raise InvalidInputError(
+                f"host:port of {self.name}", parameter(self.address), "For instance hospital-a.example:7443."
+            )
         made_for = name_in(self.certificate)
         if made_for != self.name:
             raise InvalidInputError(
@@ -88,23 +90,27 @@ class Job:
     def __post_init__(self) -> None:
         check_name(self.name)
         if self.word_bits not in (64, 128):
-            raise InvalidInputError("word_bits of 64 or 128", self.word_bits, "Use 128 where sums do not fit 64 bits.")
+            raise InvalidInputError(
+                "word_bits of 64 or 128", parameter(self.word_bits), "Use 128 where sums do not fit 64 bits."
+            )
         check_count(self.fraction_bits, "fraction_bits")
         check_positive(self.timeout, "timeout")
         if len(self.parties) < 2:
-            raise InvalidInputError("at least two parties", len(self.parties), "Alone, use `tacit fit`.")
+            raise InvalidInputError("at least two parties", parameter(len(self.parties)), "Alone, use `tacit fit`.")
         check_count(self.colluding, "colluding", least=0)
         if self.colluding >= len(self.parties):
             raise InvalidInputError(
                 f"fewer colluding parties than the {len(self.parties)} there are",
-                self.colluding,
+                parameter(self.colluding),
                 "At least one is honest.",
             )
         for what in ("name", "address", "fingerprint"):
             values = [getattr(party, what) for party in self.parties]
             twice = sorted({value for value in values if values.count(value) > 1})
             if twice:
-                raise InvalidInputError(f"a different {what} for every party", twice[0], "Give each party its own.")
+                raise InvalidInputError(
+                    f"a different {what} for every party", parameter(twice[0]), "Give each party its own."
+                )
         if len(set(self.features)) != len(self.features):
             raise InvalidInputError("different names for all features", words("one twice"), "Rename it.")
 
@@ -112,7 +118,9 @@ class Job:
         """Return the index of the party called `name`."""
         names = [party.name for party in self.parties]
         if name not in names:
-            raise InvalidInputError(f"one of the parties {', '.join(names)}", name, "Check `--as` and the job.")
+            raise InvalidInputError(
+                f"one of the parties {', '.join(names)}", parameter(name), "Check `--as` and the job."
+            )
         return names.index(name)
 
     def text(self) -> str:
@@ -203,4 +211,6 @@ def _toml(value: Any, name: str) -> str:
         isinstance(value, list) and all(isinstance(item, bool | int | float | str | list) for item in value)
     ):
         return json.dumps(value, ensure_ascii=False) if value != float("inf") else "inf"
-    raise InvalidInputError(f"{name} as a number, a text, or a list or table of these", value, "Give plain values.")
+    raise InvalidInputError(
+        f"{name} as a number, a text, or a list or table of these", parameter(value), "Give plain values."
+    )

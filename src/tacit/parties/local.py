@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError, PartyError, TacitError, words
+from tacit.errors import InvalidInputError, PartyError, TacitError, parameter, words
 from tacit.parties.identity import Identity
 from tacit.parties.job import Job, Party
 from tacit.parties.join import Part, join
@@ -92,7 +92,9 @@ def _features(parts: Sequence[Any], names: Sequence[str], private: str | None) -
     if any(are_relations(part) for part in parts):
         for part, name in zip(parts, names, strict=True):
             if not are_relations(part):
-                raise InvalidInputError(f"relations from {name}, as from others", type(part).__name__, "Give a list.")
+                raise InvalidInputError(
+                    f"relations from {name}, as from others", parameter(type(part).__name__), "Give a list."
+                )
         lines = [
             line for part, name in zip(parts, names, strict=True) for line in outlines_of(part, name, private=private)
         ]
@@ -100,7 +102,9 @@ def _features(parts: Sequence[Any], names: Sequence[str], private: str | None) -
         return lines
     width = {part.shape[1] for part in parts}
     if len(width) != 1:
-        raise InvalidInputError("the same number of columns from every party", sorted(width), "Use the same columns.")
+        raise InvalidInputError(
+            "the same number of columns from every party", parameter(sorted(width)), "Use the same columns."
+        )
     return [f"column {place}" for place in range(width.pop())]
 
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, words
 from tacit.factor.coupled.relation import Relation
 from tacit.factor.coupled.sites import Outline, Site, check_outlines
 
@@ -54,7 +54,7 @@ def site_of(
             if outline.site == party and names is not None and _digest(names.get(factor, ())) != digest:
                 raise InvalidInputError(
                     f"the entities of {factor!r} from {party}, as the job has them",
-                    f"{len(names.get(factor, ()))} names, not the same or in another order",
+                    words(f"{len(names.get(factor, ()))} names, not the same or in another order"),
                     f"Use the file of names of {factor!r} that the parties agreed on.",
                 )
     return site

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor import NMF
 from tacit.measure import value_difference
 from tacit.perturb.base import Release, Rows
@@ -128,7 +128,9 @@ class CompressedNMF(Release):
     def _check_level(self, value: Any) -> float:
         beta = check_non_negative(value, "beta")
         if beta > MOST_BETA:
-            raise InvalidInputError("beta in [0, 2]", value, "At 1 every row becomes its cluster's centroid.")
+            raise InvalidInputError(
+                "beta in [0, 2]", parameter(value), "At 1 every row becomes its cluster's centroid."
+            )
         return beta
 
     def _change(self, rows: Rows, level: float) -> Rows:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.perturb.base import Release, Rows
 from tacit.perturb.clusters import indicators, k_means
 from tacit.perturb.constrained_solver import constrained_factors, solve_memberships
@@ -119,7 +119,9 @@ class ConstrainedNMF(Release):
     def _check_level(self, value: Any) -> float:
         beta = check_non_negative(value, "beta")
         if beta > 1:
-            raise InvalidInputError("beta in [0, 1]", value, "At 1 every row becomes its cluster's centroid.")
+            raise InvalidInputError(
+                "beta in [0, 1]", parameter(value), "At 1 every row becomes its cluster's centroid."
+            )
         return beta
 
     def _change(self, rows: Rows, level: float) -> Rows:

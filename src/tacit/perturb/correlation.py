@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 
 def label_codes(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[np.intp], NDArray[Any]]:
@@ -37,7 +37,7 @@ def label_codes(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[np.intp], ND
         order = {value: place for place, value in enumerate(np.asarray(classes).tolist())}
         unknown = [value for value in found.tolist() if value not in order]
         if unknown:
-            raise InvalidInputError(f"labels among {list(order)}", unknown, "Name all classes, in order.")
+            raise InvalidInputError(f"labels among {list(order)}", parameter(unknown), "Name all classes, in order.")
         codes, found = np.array([order[value] for value in found.tolist()])[codes], np.asarray(classes)
     if len(np.unique(codes)) < 2:
         raise InvalidInputError("at least two classes", words("one"), "There is nothing to tell apart.")

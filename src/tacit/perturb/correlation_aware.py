@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.perturb.base import Release, Rows
 from tacit.perturb.correlation import label_codes, label_correlations
 from tacit.perturb.search import Range
@@ -162,7 +162,9 @@ class CorrelationAware(Release):
     def _check_level(self, value: Any) -> float:
         percent = check_positive(value, "percent")
         if percent > MOST_PERCENT:
-            raise InvalidInputError("percent in (0, 2]", value, "1 is 100%; beyond 2, values would leave their class.")
+            raise InvalidInputError(
+                "percent in (0, 2]", parameter(value), "1 is 100%; beyond 2, values would leave their class."
+            )
         return percent
 
     def _change(self, rows: Rows, level: float) -> Rows:

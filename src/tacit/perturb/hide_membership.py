@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.measure.clusters import cluster_labels
 from tacit.perturb.base import Release, Rows
 from tacit.perturb.clusters import indicators, k_means
@@ -115,7 +115,7 @@ class HideMembership(Release):
         """Return the cluster of each row of `X`, by the numbers that `hide` uses; only with a `random_state`."""
         if self.random_state is None:
             raise InvalidInputError(
-                "a random_state", None, "Without one the numbers of clusters change from fit to fit."
+                "a random_state", parameter(None), "Without one the numbers of clusters change from fit to fit."
             )
         from sklearn.base import clone
 
@@ -137,7 +137,9 @@ class HideMembership(Release):
     def _check_level(self, value: Any) -> float:
         beta = check_non_negative(value, "beta")
         if beta > 1:
-            raise InvalidInputError("beta in [0, 1]", value, "At 1 every row becomes its cluster's centroid.")
+            raise InvalidInputError(
+                "beta in [0, 1]", parameter(value), "At 1 every row becomes its cluster's centroid."
+            )
         return beta
 
     def _choose_level(self, values: Rows, scaled: Rows, released: Callable[[float], Rows]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.perturb.base import Release, Rows
 from tacit.perturb.search import Range
 from tacit.validation import check_positive
@@ -23,7 +23,7 @@ class LowRank(Release):
     def _check_level(self, value: Any) -> float:
         rank = check_positive(value, "rank")
         if rank < 1:
-            raise InvalidInputError("rank to be at least 1", value, "Rank 1 changes a table most.")
+            raise InvalidInputError("rank to be at least 1", parameter(value), "Rank 1 changes a table most.")
         return rank
 
     def _check_rank(self, rows: Rows) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.perturb.clusters import indicators
 
 ANYWHERE_ELSE = "anywhere else"
@@ -30,23 +30,25 @@ class Wishes:
         if not isinstance(hide, Mapping) or not hide:
             raise InvalidInputError(
                 "hide to be a mapping from row to cluster, or to 'anywhere else'",
-                hide,
+                parameter(hide),
                 "Name at least one row to move.",
             )
         for row, target in hide.items():
             if not _is_index(row, len(labels)):
                 raise InvalidInputError(
-                    f"rows from 0 to {len(labels) - 1}", row, "Give the place of the row in the table."
+                    f"rows from 0 to {len(labels) - 1}", parameter(row), "Give the place of the row in the table."
                 )
             if target != ANYWHERE_ELSE and not _is_index(target, n_clusters):
                 raise InvalidInputError(
                     f"'anywhere else' or a cluster from 0 to {n_clusters - 1}",
-                    target,
+                    parameter(target),
                     "See clusters(X), or the report of a release, for the numbers.",
                 )
             if target == labels[row]:
                 raise InvalidInputError(
-                    f"a cluster other than the row's own for row {row}", target, "The row is in that cluster already."
+                    f"a cluster other than the row's own for row {row}",
+                    parameter(target),
+                    "The row is in that cluster already.",
                 )
         targets = [-1 if target == ANYWHERE_ELSE else int(target) for target in hide.values()]
         return cls(np.array(list(hide), dtype=np.intp), np.array(targets, dtype=np.intp))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.private import PrivateFit
 from tacit.perturb.copula import copula_program, planned_steps, sample_codes
 from tacit.perturb.public_columns import PublicColumn, RawTable, public_columns, raw_table
@@ -178,7 +178,7 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
         if self.label is None:
             return -1
         if str(self.label) not in table.names:
-            raise InvalidInputError("label to be a column of the table", self.label, "Check the name.")
+            raise InvalidInputError("label to be a column of the table", parameter(self.label), "Check the name.")
         place = table.names.index(str(self.label))
         if not columns[place].values:
             raise InvalidInputError(

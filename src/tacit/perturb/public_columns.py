@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.perturb.table import as_frame, listed
 
 Value = float | int | str | bool
@@ -156,7 +156,7 @@ def _pairs(names: Sequence[str], bounds: Any) -> dict[str, tuple[float, float]]:
         if not (np.isfinite(low) and np.isfinite(high) and low < high):
             raise InvalidInputError(
                 f"bounds (low, high) with low < high for {name}",
-                (low, high),
+                parameter((low, high)),
                 "Choose them without looking at the data.",
             )
     return {name: (float(low), float(high)) for name, (low, high) in given.items()}
@@ -165,5 +165,5 @@ def _pairs(names: Sequence[str], bounds: Any) -> dict[str, tuple[float, float]]:
 def _categories(name: str, values: Sequence[Any]) -> tuple[Value, ...]:
     plain = tuple(np.asarray(values).tolist())
     if not plain or len(set(plain)) < len(plain):
-        raise InvalidInputError(f"different categories of {name}", values, "Name each once.")
+        raise InvalidInputError(f"different categories of {name}", parameter(values), "Name each once.")
     return plain

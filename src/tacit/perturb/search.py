@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 CLOSE_ENOUGH = 0.002
 WITHIN = 0.02
@@ -47,7 +47,7 @@ def reach(target: float, distortion: Callable[[float], float], settings: Range, 
             return low
         raise InvalidInputError(
             f"a distortion of at least {smallest:.4g}, the smallest that this table allows here (at {name} {low:g})",
-            target,
+            parameter(target),
             f"Ask for {smallest:.4g} or more.",
         )
     if math.isinf(high):
@@ -60,7 +60,7 @@ def reach(target: float, distortion: Callable[[float], float], settings: Range, 
             return high
         raise InvalidInputError(
             f"a distortion that this method can reach: the largest is {largest:.4g} (at {name} {high:g})",
-            target,
+            parameter(target),
             f"Ask for {largest:.4g} or less, or take another method.",
         )
     best, missed = low, math.inf
@@ -75,7 +75,7 @@ def reach(target: float, distortion: Callable[[float], float], settings: Range, 
     if missed > WITHIN * target:
         raise InvalidInputError(
             f"a distortion near one that {name} can make on this table",
-            target,
+            parameter(target),
             words(f"The nearest found was {distortion(best):.4g}, at {name} {best:g}.") + " Ask for that one.",
         )
     return best

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.validation import check_choice
 
 if TYPE_CHECKING:
@@ -159,7 +159,9 @@ def _as_array(X: Any) -> NDArray[np.float64]:
         array: NDArray[np.float64] = check_array(X, dtype=np.float64, ensure_all_finite=False)
     except ValueError as error:
         got = words(" ".join(str(error).split()))
-        raise InvalidInputError("a table of numbers", got, "Code text as numbers, or give a data frame.") from error
+        raise InvalidInputError(
+            "a table of numbers", parameter(got), "Code text as numbers, or give a data frame."
+        ) from error
     return array
 
 

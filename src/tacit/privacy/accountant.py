@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from tacit.errors import UnaccountableError, words
+from tacit.errors import UnaccountableError, parameter, words
 from tacit.privacy import gaussian
 from tacit.privacy.releases import (
     ADJACENCIES,
@@ -66,7 +66,7 @@ class Accountant:
             if not isinstance(release, KNOWN):
                 raise UnaccountableError(
                     f"a release of a kind with a known bound ({', '.join(cls.__name__ for cls in KNOWN)})",
-                    release,
+                    parameter(release),
                     "Record it as an ApproximateRelease if its (epsilon, delta) is proven elsewhere.",
                 )
         object.__setattr__(self, "releases", merge(given))
@@ -105,7 +105,7 @@ class Accountant:
         if self._all_full_batch():
             raise UnaccountableError(
                 "a grid fine enough for delta(epsilon): noise of at least two grid steps",
-                self._coarsest(),
+                parameter(self._coarsest()),
                 "Ask for epsilon(delta), which coarse grids have, or use a finer grid.",
             )
         return min(1.0, float(_loss_distribution(self).get_delta_for_epsilon(max(epsilon - shift, 0.0))) / scale)

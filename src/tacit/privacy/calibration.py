@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from scipy.optimize import brentq
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.gaussian import mu_of_epsilon
 from tacit.privacy.releases import ADJACENCIES, GaussianRelease
@@ -112,7 +112,9 @@ def _decreasing_root(function: Callable[[float], float], start: float, *, tolera
     while function(high) > 0:
         low, high, stride = high, high + stride, 2 * stride
         if high > 60:
-            raise InvalidInputError("a reachable epsilon", math.exp(start), "Ask for a larger epsilon or fewer steps.")
+            raise InvalidInputError(
+                "a reachable epsilon", parameter(math.exp(start)), "Ask for a larger epsilon or fewer steps."
+            )
     if low == high:
         stride, low = 0.02, high - 0.02
         while function(low) <= 0:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -269,11 +269,13 @@ def _path_digest(path: Path) -> bytes:
         if path.is_file():
             return _joined("file", _file_digest(path))
         if not path.is_dir():
-            raise InvalidInputError("a file or a folder", path, "Give a path that exists.")
+            raise InvalidInputError("a file or a folder", parameter(path), "Give a path that exists.")
         files = {os.fsencode(item.relative_to(path).as_posix()): item for item in _files(path)}
         return _joined("folder", *(part for name in sorted(files) for part in (name, _file_digest(files[name]))))
     except OSError as error:
-        raise InvalidInputError("a file or a folder that can be read", path, f"It failed: {error}.") from error
+        raise InvalidInputError(
+            "a file or a folder that can be read", parameter(path), f"It failed: {error}."
+        ) from error
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -283,7 +285,9 @@ def _files(folder: Path) -> Iterator[Path]:
         elif item.is_dir() and not item.is_symlink():
             yield from _files(item)
         else:  # a link may lead in circles or nowhere, and a device has no end
-            raise InvalidInputError("a folder of files and folders", item, "Remove it, or name the files one by one.")
+            raise InvalidInputError(
+                "a folder of files and folders", parameter(item), "Remove it, or name the files one by one."
+            )
 
 
 def _file_digest(path: Path) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.releases import ADJACENCIES, UNITS, Release, merge, release_from_dict
 from tacit.validation import check_choice, check_delta
@@ -167,7 +167,7 @@ class Guarantee:
         if stated is not None and found.epsilon > float(stated) * (1 + 1e-6):
             raise InvalidInputError(
                 f"an epsilon that its releases earn (at least {found.epsilon:.6g})",
-                stated,
+                parameter(stated),
                 "The record was changed, or written by another version; do not rely on it.",
             )
         return found

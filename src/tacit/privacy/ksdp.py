@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.privacy.ksdp_observation import Observation
 from tacit.privacy.ksdp_result import KSDP
 from tacit.privacy.ksdp_statistics import Statistic, fitting_statistics
@@ -96,7 +96,7 @@ def ksdp(
     if own + sum(others) > len(pool):
         raise InvalidInputError(
             f"at most {len(pool)} rows in a run: those of the table that are not measured",
-            own + sum(others),
+            parameter(own + sum(others)),
             "Give a smaller size, fewer holders, or measure fewer documents at a time.",
         )
     observe = _mechanism(mechanism)
@@ -195,7 +195,9 @@ def _mechanism(mechanism: Any) -> Mechanism:
 def _checked_documents(documents: Sequence[int], rows: int) -> NDArray[np.int64]:
     chosen = np.asarray(documents)
     if chosen.ndim != 1 or chosen.size == 0 or chosen.dtype.kind not in "iu" or len(np.unique(chosen)) != chosen.size:
-        raise InvalidInputError("different row numbers as documents", documents, "Give at least one, each once.")
+        raise InvalidInputError(
+            "different row numbers as documents", parameter(documents), "Give at least one, each once."
+        )
     if chosen.min() < 0 or chosen.max() >= rows:
-        raise InvalidInputError(f"documents from 0 to {rows - 1}", documents, "They are rows of the table.")
+        raise InvalidInputError(f"documents from 0 to {rows - 1}", parameter(documents), "They are rows of the table.")
     return chosen.astype(np.int64)

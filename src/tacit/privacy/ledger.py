@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError, LedgerError, TamperedLedgerError, words
+from tacit.errors import InvalidInputError, LedgerError, TamperedLedgerError, parameter, words
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger_book import (
     ACCOUNT,
@@ -160,7 +160,7 @@ class Ledger:
         """
         dataset = checked_name(dataset)
         if not isinstance(purpose, str) or not purpose.strip():
-            raise InvalidInputError("a purpose in words", purpose, "Say what the releases are for.")
+            raise InvalidInputError("a purpose in words", parameter(purpose), "Say what the releases are for.")
         for attempt in itertools.count():
             if attempt == _PATIENCE:  # others keep coming first: lock them out for as long as the composition takes
                 with self._store.transaction(write=True) as transaction:
@@ -190,7 +190,9 @@ class Ledger:
         because the machine failed, but one that stops because of the data themselves tells that much about them.
         """
         if not isinstance(charge, Charge):
-            raise InvalidInputError("a Charge", charge, "Give what `charge` returned, or one from `history`.")
+            raise InvalidInputError(
+                "a Charge", parameter(charge), "Give what `charge` returned, or one from `history`."
+            )
         with self._store.transaction(write=True) as transaction:
             book = book_of(charge.dataset, transaction.entries())
             known = next((item for item in book.charges if item.hash == charge.hash), None)
@@ -265,7 +267,7 @@ class Ledger:
         """
         if expected_head is not None and not re.fullmatch("[0-9a-f]{64}", str(expected_head)):
             raise InvalidInputError(
-                "a head of 64 hexadecimal digits", expected_head, "Give a noted `head` of a ledger."
+                "a head of 64 hexadecimal digits", parameter(expected_head), "Give a noted `head` of a ledger."
             )
         entries = self._entries()
         entries_of: dict[str, list[Entry]] = {}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tacit.errors import BudgetError, InvalidInputError, LedgerError, words
+from tacit.errors import BudgetError, InvalidInputError, LedgerError, parameter, words
 from tacit.privacy.accountant import LOSS_DISTRIBUTION, Accountant
 from tacit.privacy.guarantee import PRIVATE, Guarantee, shown_epsilon
 from tacit.privacy.ledger_store import Entry, canonical_json, tampered
@@ -136,12 +136,14 @@ def checked_releases(guarantee: Guarantee, account: Account) -> tuple[Release, .
     if not isinstance(guarantee, Guarantee) or guarantee.kind != PRIVATE:
         raise InvalidInputError(
             "a guarantee of differential privacy, which is the only kind that can be charged",
-            words(str(guarantee)) if isinstance(guarantee, Guarantee) else guarantee,
+            words(str(guarantee)) if isinstance(guarantee, Guarantee) else parameter(guarantee),
             "Give the Guarantee of a private run; without one there is nothing a budget could bound.",
         )
     if not guarantee.holds:
         raise InvalidInputError(
-            "a guarantee with a finite epsilon", guarantee.epsilon, "Add noise: no budget covers an unbounded loss."
+            "a guarantee with a finite epsilon",
+            parameter(guarantee.epsilon),
+            "Add noise: no budget covers an unbounded loss.",
         )
     if (guarantee.unit, guarantee.adjacency) != (account.unit, account.adjacency):
         raise InvalidInputError(
@@ -173,7 +175,7 @@ def checked_name(dataset: str) -> str:
     if not isinstance(dataset, str) or not dataset or not dataset.isprintable() or dataset != dataset.strip():
         raise InvalidInputError(
             "the name of a data set: printable characters, without spaces around them",
-            dataset,
+            parameter(dataset),
             "Give a name, or the fingerprint of the data.",
         )
     return unicodedata.normalize("NFC", dataset)  # two spellings that look the same are one data set
@@ -280,7 +282,7 @@ def book_of(dataset: str, entries: Sequence[Entry]) -> Book:
         listed = ", ".join(map(repr, known[:_LISTED])) + (", ..." if len(known) > _LISTED else "")
         raise LedgerError(
             f"a data set with an account (known: {listed or 'none yet'})",
-            dataset,
+            parameter(dataset),
             "Open one with open_account(dataset, epsilon, delta), or correct the name.",
         )
     return book

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError, LedgerError, TamperedLedgerError, words
+from tacit.errors import InvalidInputError, LedgerError, TamperedLedgerError, parameter, words
 
 APPLICATION_ID = 0x74616369  # "taci" in ASCII; how a ledger is told from any other SQLite file
 VERSION = 1
@@ -76,7 +76,9 @@ def canonical_json(value: object) -> str:
         )
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            "releases made of finite numbers and texts", value, "Give plain numbers; a name must be a string."
+            "releases made of finite numbers and texts",
+            parameter(value),
+            "Give plain numbers; a name must be a string.",
         ) from error
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.validation import check_count, check_positive
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _check_width(value: object, name: str, least: float) -> float:
     if not least <= width <= _MOST:
         raise InvalidInputError(
             f"{name} to be from {least:g} to 2**40",
-            value,
+            parameter(value),
             "Choose a coarser or a finer grid, so that the noise spans more or fewer of its steps.",
         )
     return width
@@ -182,7 +182,7 @@ def _source(generator: object) -> Source:
     if not isinstance(generator, Generator):
         raise InvalidInputError(
             "generator to be a numpy.random.Generator or None",
-            generator,
+            parameter(generator),
             "Leave it out: the default takes its key from the operating system.",
         )
     # unlike `random_raw`, `integers` gives 64 fair bits also over bit generators of 32-bit words

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
-from tacit.errors import UnaccountableError
+from tacit.errors import UnaccountableError, parameter
 from tacit.validation import check_count, check_delta, check_epsilon, check_positive, check_rate
 
 ADJACENCIES = ("add-remove", "replace-one")
@@ -164,7 +164,7 @@ def release_from_dict(values: Mapping[str, Any]) -> Release:
     if cls is None or not set(given) <= {field.name for field in fields(cls)}:
         raise UnaccountableError(
             f"a release of a known kind ({', '.join(KINDS)}) with that kind's fields",
-            dict(values),
+            parameter(dict(values)),
             "Read it with the version of tacit that wrote it, or record it as an ApproximateRelease.",
         )
     return cls(**given)

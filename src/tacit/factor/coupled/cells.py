@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 Coords = NDArray[np.int32]
 
@@ -22,14 +22,16 @@ def checked_cells(cells: Any, shape: Sequence[int], what: str) -> Coords:
     if array.ndim != 2 or array.shape[1] != len(shape):
         raise InvalidInputError(
             f"{what} with one cell a row and {len(shape)} columns",
-            array.shape,
+            parameter(array.shape),
             "Give the index on every axis, in order.",
         )
     if array.dtype.kind not in "iu":
         with np.errstate(invalid="ignore"):
             whole = array.astype(np.int64, copy=True) if array.dtype.kind in "fb" else None
         if whole is None or not np.array_equal(whole, array):
-            raise InvalidInputError(f"{what} to be whole numbers", array.dtype, "Give integer indices, counted from 0.")
+            raise InvalidInputError(
+                f"{what} to be whole numbers", parameter(array.dtype), "Give integer indices, counted from 0."
+            )
         array = whole
     for axis, size in enumerate(shape):
         column = array[:, axis]
@@ -37,7 +39,7 @@ def checked_cells(cells: Any, shape: Sequence[int], what: str) -> Coords:
             wrong = int(column[(column < 0) | (column >= size)][0])
             raise InvalidInputError(
                 f"{what} within the shape {tuple(shape)}: 0 to {size - 1} on axis {axis}",
-                wrong,
+                parameter(wrong),
                 "Indices count from 0; give the shape if the last entities have no cell.",
             )
     return np.ascontiguousarray(array, dtype=np.int32)
@@ -46,7 +48,7 @@ def checked_cells(cells: Any, shape: Sequence[int], what: str) -> Coords:
 def keys(cells: Coords, shape: Sequence[int]) -> NDArray[np.int64]:
     """Return one number a cell, in the order of the cells in memory."""
     if math.prod(shape) >= 2**63:
-        raise InvalidInputError("a shape with fewer than 2**63 cells", tuple(shape), "Split the relation.")
+        raise InvalidInputError("a shape with fewer than 2**63 cells", parameter(tuple(shape)), "Split the relation.")
     found = np.zeros(len(cells), np.int64)
     for axis, size in enumerate(shape):
         found *= size

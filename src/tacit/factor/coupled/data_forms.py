@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.cells import Coords, checked_cells, refuse_duplicates
 from tacit.factor.coupled.divergence import Floats
 
@@ -21,7 +21,9 @@ def taken(data: Any, name: str) -> tuple[tuple[int, ...], Floats | None, Coords 
     else:
         dense = _finite(data, name, unknown=True)
         if not dense.shape or 0 in dense.shape:
-            raise InvalidInputError(f"data with cells in {name!r}", dense.shape, "Give a matrix or a tensor.")
+            raise InvalidInputError(
+                f"data with cells in {name!r}", parameter(dense.shape), "Give a matrix or a tensor."
+            )
         return dense.shape, dense, None, None
     sizes = tuple(int(size) for size in shape)
     numbers = _finite(values, name)

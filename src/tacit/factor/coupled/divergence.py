@@ -14,7 +14,7 @@ import numbers
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 
 NAMES = {"euclid": 0.0, "kl": 1.0, "itakura-saito": 2.0}
 LEAST = 1e-12
@@ -32,7 +32,7 @@ def checked_power(divergence: object) -> float:
         listed = ", ".join(repr(name) for name in NAMES)
         raise InvalidInputError(
             f"divergence to be one of {listed}, or a number in [0, 2]",
-            divergence,
+            parameter(divergence),
             "0 is Euclid, 1 KL, 2 Itakura-Saito.",
         )
     return float(divergence)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from tacit.channel import Clear, run
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.divergence import Floats
 from tacit.factor.coupled.langevin import LangevinSettings, langevin_program
 from tacit.factor.coupled.prediction import FittedFactors
@@ -230,7 +230,9 @@ class CoupledFactorization(FittedFactors, BaseEstimator):  # type: ignore[misc]
         shape = check_positive(1.0 if self.prior_shape is None else self.prior_shape, "prior_shape")
         if shape < 1:
             raise InvalidInputError(
-                'prior_shape of at least 1 for inference="map"', shape, 'A smaller one has its mode at zero; use "vb".'
+                'prior_shape of at least 1 for inference="map"',
+                parameter(shape),
+                'A smaller one has its mode at zero; use "vb".',
             )
         rate = 0.0
         if self.prior_scale is not None:
@@ -259,7 +261,7 @@ class CoupledFactorization(FittedFactors, BaseEstimator):  # type: ignore[misc]
     def _langevin(self, relations: list[Relation]) -> LangevinSettings:
         decay = check_positive(self.step_decay, "step_decay")
         if decay > 1:
-            raise InvalidInputError("step_decay of at most 1", decay, "Larger ones stop before they arrive.")
+            raise InvalidInputError("step_decay of at most 1", parameter(decay), "Larger ones stop before they arrive.")
         return LangevinSettings(
             shape=check_positive(1.0 if self.prior_shape is None else self.prior_shape, "prior_shape"),
             scale=check_positive(1.0 if self.prior_scale is None else self.prior_scale, "prior_scale"),

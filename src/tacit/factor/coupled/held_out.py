@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.cells import Coords, is_among, keys
 from tacit.factor.coupled.divergence import Floats, divergence
 from tacit.factor.coupled.observed import in_kept
@@ -64,7 +64,9 @@ def hold_out(relation: Relation, share: float, *, random_state: int = 0) -> Held
     200
     """
     if not 0 < share < 1:
-        raise InvalidInputError("a share to hold out between 0 and 1", share, "Give a part of the cells, as 0.1.")
+        raise InvalidInputError(
+            "a share to hold out between 0 and 1", parameter(share), "Give a part of the cells, as 0.1."
+        )
     rng = np.random.default_rng(random_state)
     cells, values = relation.stored()
     out = rng.random(len(values)) < share

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Outcome, Program, Sum
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.factor.coupled.divergence import Floats
 from tacit.factor.coupled.layout import Layout
 from tacit.factor.coupled.listed import ListedCells
@@ -79,7 +79,7 @@ def langevin_program(
     if powers not in ({0.0}, {1.0}):
         raise InvalidInputError(
             'divergence="kl" in all relations, or "euclid" in all, for inference="sgld"',
-            sorted(powers),
+            parameter(sorted(powers)),
             'Use one of the two, or inference="map".',
         )
     counts = powers == {1.0}

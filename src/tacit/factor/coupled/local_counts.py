@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp
 from sklearn.base import BaseEstimator
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.local_kernels import LEAST_RATE, draw_counts, draw_counts_and_noise, share_counts
 from tacit.factor.coupled.local_noise import NoisyCounts, checked_counts, checked_mask
 from tacit.factor.coupled.local_start import start_of
@@ -178,7 +178,7 @@ class LocalCountFactorization(SavedModel, BaseEstimator):  # type: ignore[misc]
         if table.shape != (own.shape[1], self.shared_samples_.shape[1]):
             raise InvalidInputError(
                 f"counts of shape {(own.shape[1], self.shared_samples_.shape[1])}",
-                table.shape,
+                parameter(table.shape),
                 "Give the site's whole table.",
             )
         rows, columns = np.nonzero(checked_mask(observed, table.shape))
@@ -202,20 +202,22 @@ class LocalCountFactorization(SavedModel, BaseEstimator):  # type: ignore[misc]
 
     def _sites(self, tables: Sequence[Any], observed: Sequence[Any] | None) -> list[_Site]:
         if not len(tables):
-            raise InvalidInputError("at least one table", "none", "Give one table a site.")
+            raise InvalidInputError("at least one table", words("none"), "Give one table a site.")
         masks = [None] * len(tables) if observed is None else list(observed)
         if len(masks) != len(tables):
-            raise InvalidInputError("one mask a table", (len(masks), len(tables)), "Use None for tables without one.")
+            raise InvalidInputError(
+                "one mask a table", parameter((len(masks), len(tables))), "Use None for tables without one."
+            )
         sites = [self._site(table, mask) for table, mask in zip(tables, masks, strict=True)]
         for site in sites:
             if site.z.ndim != 2 or site.z.shape[1] != sites[0].z.shape[1]:
                 raise InvalidInputError(
                     f"tables of two axes with {sites[0].z.shape[-1]} columns each",
-                    site.z.shape,
+                    parameter(site.z.shape),
                     "The columns are what is shared.",
                 )
         if not any(site.observed.any() for site in sites):
-            raise InvalidInputError("at least one observed cell", "none", "Mark known cells True.")
+            raise InvalidInputError("at least one observed cell", words("none"), "Mark known cells True.")
         return sites
 
     def _site(self, table: Any, mask: Any) -> _Site:
@@ -270,7 +272,7 @@ class LocalCountFactorization(SavedModel, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("a fitted model", words("one that was not fitted"), "Call fit first.")
         if check_count(site, "site", least=0) >= len(self.site_ends_) - 1:
             raise InvalidInputError(
-                f"a site below {len(self.site_ends_) - 1}", site, "Sites are numbered as they were given."
+                f"a site below {len(self.site_ends_) - 1}", parameter(site), "Sites are numbered as they were given."
             )
         return self.own_samples_[:, self.site_ends_[site] : self.site_ends_[site + 1]]
 

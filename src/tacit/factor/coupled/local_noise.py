@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.private import PrivacyWarning
 from tacit.privacy.entropy import insecure_generator
 from tacit.privacy.guarantee import Guarantee
@@ -66,12 +66,14 @@ def checked_counts(counts: ArrayLike, name: str = "counts") -> NDArray[np.int64]
     if given.dtype.kind == "f" and not np.all(np.isfinite(given) & (given == np.rint(given))):
         odd = given[~(np.isfinite(given) & (given == np.rint(given)))].ravel()[0]
         raise InvalidInputError(
-            f"{name} to be whole numbers", float(odd), "Leave out missing cells by `observed`; round the rest."
+            f"{name} to be whole numbers",
+            parameter(float(odd)),
+            "Leave out missing cells by `observed`; round the rest.",
         )
     if given.min() < 0 or given.max() > MOST_COUNT:
         raise InvalidInputError(
             f"{name} between 0 and 2**40",
-            int(given.min()) if given.min() < 0 else int(given.max()),
+            parameter(int(given.min())) if given.min() < 0 else parameter(int(given.max())),
             "Counts are not negative; only what `privatise` returns may be.",
         )
     return given.astype(np.int64)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.cells import Coords, checked_cells
 
 
@@ -43,7 +43,7 @@ class AllBut:
         for axis, hidden in self.slices.items():
             if axis not in range(len(shape)):
                 raise InvalidInputError(
-                    f"slices along an axis from 0 to {len(shape) - 1}", axis, "Name an axis of the data."
+                    f"slices along an axis from 0 to {len(shape) - 1}", parameter(axis), "Name an axis of the data."
                 )
             indices = checked_cells(np.asarray(hidden).reshape(-1, 1), (shape[axis],), f"slices of axis {axis}")
             kept = np.ones(shape[axis], bool)
@@ -73,11 +73,11 @@ def checked_observed(observed: Any, shape: Sequence[int]) -> str | AllBut | NDAr
     if mask is None or mask.dtype != np.bool_:
         raise InvalidInputError(
             'observed to be "all", "stored", a boolean mask or AllBut(...)',
-            observed if mask is None else words(f"an array of {mask.dtype}"),
+            parameter(observed) if mask is None else words(f"an array of {mask.dtype}"),
             "For a list of cells that are not known, give AllBut(cells).",
         )
     if mask.shape != tuple(shape):
         raise InvalidInputError(
-            f"a mask of the data's shape {tuple(shape)}", mask.shape, "Give one truth value a cell."
+            f"a mask of the data's shape {tuple(shape)}", parameter(mask.shape), "Give one truth value a cell."
         )
     return mask

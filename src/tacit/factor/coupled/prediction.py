@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.cells import Coords, checked_cells
 from tacit.factor.coupled.divergence import Floats
 from tacit.factor.coupled.reconstruct import in_order, reconstruct, reconstruct_at
@@ -57,7 +57,9 @@ class FittedFactors(SavedModel):
         """
         factors, spec, shape = self._found(relation)
         if cells is None and math.prod(shape) > MOST_CELLS:
-            raise InvalidInputError(f"at most {MOST_CELLS} cells at once", math.prod(shape), "Name the cells you need.")
+            raise InvalidInputError(
+                f"at most {MOST_CELLS} cells at once", parameter(math.prod(shape)), "Name the cells you need."
+            )
         where = None if cells is None else checked_cells(cells, shape, "the cells to predict")
         posterior = self.posterior_
         sampled = any(name.startswith("samples:") for name in posterior)
@@ -131,7 +133,9 @@ class FittedFactors(SavedModel):
             return relation.factors, relation.spec, relation.shape
         if relation not in self.relations_:
             raise InvalidInputError(
-                f"one of the relations {', '.join(map(repr, self.relations_))}", relation, "Name one that was fitted."
+                f"one of the relations {', '.join(map(repr, self.relations_))}",
+                parameter(relation),
+                "Name one that was fitted.",
             )
         known = self.relations_[relation]
         factors, shape = tuple(known["factors"]), tuple(known["shape"])
@@ -143,7 +147,7 @@ class FittedFactors(SavedModel):
         for name, letters in zip(relation.factors, relation.spec.inputs, strict=True):
             if name not in shapes or len(shapes[name]) != len(letters):
                 raise InvalidInputError(
-                    f"factors among {sorted(shapes)}", name, "Use the names and letters of the fit."
+                    f"factors among {sorted(shapes)}", parameter(name), "Use the names and letters of the fit."
                 )
             for letter, size in zip(letters, shapes[name], strict=True):
                 if sizes.setdefault(letter, size) != size:

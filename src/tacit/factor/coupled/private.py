@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from tacit.channel import run_together
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.factor.coupled.private_cells import check_range
 from tacit.factor.coupled.private_layout import Problem, problems_of
 from tacit.factor.coupled.private_model import PrivateFactors
@@ -192,7 +192,7 @@ class PrivateCoupledFactorization(PrivateFactors, BaseEstimator):  # type: ignor
         problems = problems_of(sites, self.ranks, self.private, self.shared)
         is_count = problems[0].private[0].power == 1
         if is_count and least != 0:
-            raise InvalidInputError("value_range from 0 for KL", self.value_range, "Counts begin at 0.")
+            raise InvalidInputError("value_range from 0 for KL", parameter(self.value_range), "Counts begin at 0.")
         for model in models:
             model.levels_ = [least, greatest, 0.0, float(is_count)]
         cells = [model._cells(problem) for model, problem in zip(models, problems, strict=True)]

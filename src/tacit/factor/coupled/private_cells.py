@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.private_layout import Problem
 from tacit.factor.coupled.relation import Relation
 
@@ -157,6 +157,6 @@ def check_range(value_range: object) -> tuple[float, float]:
         least = greatest = np.nan
     if not (np.isfinite([least, greatest]).all() and least < greatest):
         raise InvalidInputError(
-            "value_range to be two numbers, the lesser one first", value_range, "For example (0, 1)."
+            "value_range to be two numbers, the lesser one first", parameter(value_range), "For example (0, 1)."
         )
     return least, greatest

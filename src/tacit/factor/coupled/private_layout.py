@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.relation import Relation
 from tacit.factor.coupled.sites import Site
 from tacit.factor.coupled.spec import checked_ranks, factor_shapes
@@ -69,7 +69,7 @@ def problems_of(
     if len(sites) == 1 and isinstance(sites[0], Site):  # one of several parties: of the others only outlines are here
         return [problems_of(sites[0].everyone(), ranks, entity, shared)[sites[0].place]]
     if not len(sites):
-        raise InvalidInputError("at least one site", "none", "Give the relations of every site.")
+        raise InvalidInputError("at least one site", words("none"), "Give the relations of every site.")
     split = [_split(relations, entity) for relations in sites]
     found_ranks = [checked_ranks(ranks, [*mine, *public]) for mine, public in split]
     shapes = [factor_shapes([*split[site][0], *split[site][1]], found_ranks[site]) for site in range(len(sites))]
@@ -94,7 +94,7 @@ def problems_of(
         if len(found) > 1:
             raise InvalidInputError(
                 f"one size for the shared factor {name!r}",
-                sorted(found),
+                parameter(sorted(found)),
                 "Give all sites the same list of its entities.",
             )
     problems = []
@@ -114,12 +114,12 @@ def _split(relations: Any, entity: Any) -> tuple[list[Relation], list[Relation]]
     given = [relations] if isinstance(relations, Relation) else list(relations)
     for relation in given:
         if not isinstance(relation, Relation):
-            raise InvalidInputError("relations", relation, EXAMPLE)
+            raise InvalidInputError("relations", parameter(relation), EXAMPLE)
     names = sorted({name for relation in given for name in relation.factors})
     if not isinstance(entity, str) or entity not in names:
         raise InvalidInputError(
             f"private to name a factor of a relation ({', '.join(map(repr, names)) or 'there are none'})",
-            entity,
+            parameter(entity),
             "It names the entities to protect: every one of them, with all its cells, is a unit.",
         )
     for relation in given:
@@ -152,7 +152,7 @@ def _checked_shared(shared: Sequence[str] | None, entity: str, names: Mapping[st
         if name not in names or name == entity:
             raise InvalidInputError(
                 f"shared to name factors but {entity!r} ({', '.join(repr(n) for n in names if n != entity)})",
-                name,
+                parameter(name),
                 "Leave it out to share all factors but that of the protected entity.",
             )
     return list(shared)

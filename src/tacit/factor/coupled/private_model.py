@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.cells import checked_cells
 from tacit.factor.coupled.layout import Layout
 from tacit.factor.coupled.private_cells import Floats, UnitCells
@@ -72,7 +72,9 @@ class PrivateFactors(PrivateFit):
                 "Give it the site's own relations: model.solve_own(relations).",
             )
         if cells is None and math.prod(shape) > MOST_CELLS:
-            raise InvalidInputError(f"at most {MOST_CELLS} cells at once", math.prod(shape), "Name the cells you need.")
+            raise InvalidInputError(
+                f"at most {MOST_CELLS} cells at once", parameter(math.prod(shape)), "Name the cells you need."
+            )
         where = None if cells is None else checked_cells(cells, shape, "the cells to predict")
         factors = in_order(names, {name: arrays[f"factor:{name}"] for name in names})
         found = reconstruct(spec, factors) if where is None else reconstruct_at(spec, factors, where)
@@ -162,7 +164,7 @@ class PrivateFactors(PrivateFit):
         if name not in self.relations_:
             raise InvalidInputError(
                 f"one of the private relations {', '.join(map(repr, self.relations_))}",
-                name,
+                parameter(name),
                 "Name one that was fitted.",
             )
         return self.relations_[name]

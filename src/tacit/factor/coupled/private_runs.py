@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.channel import Plan, Program, Step
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.private_cells import UnitCells
 from tacit.factor.coupled.private_entries import CELLS_AN_ENTITY, EntryWeights, entries_program
 from tacit.factor.coupled.private_features import public_features
@@ -75,7 +75,9 @@ def gradient_run(model: Any, problems: Sequence[Problem], cells: Sequence[Sequen
     for relation in (*first.private, *first.public):
         if relation.power not in (0, 1) or relation.power != first.private[0].power:
             raise InvalidInputError(
-                'divergence="euclid" in all relations, or "kl" in all', relation.power, "Gradients need one of these."
+                'divergence="euclid" in all relations, or "kl" in all',
+                parameter(relation.power),
+                "Gradients need one of these.",
             )
     by_cell = model.unit == "cell"
     noised = first.others if model.protect == "site" and not by_cell else (first.entity, *first.others)

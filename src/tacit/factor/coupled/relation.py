@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.cells import Coords, checked_cells, is_among
 from tacit.factor.coupled.data_forms import taken
 from tacit.factor.coupled.divergence import Floats, checked_power
@@ -144,7 +144,9 @@ class Relation:
             return self.stored()
         if math.prod(self.shape) > most:
             raise InvalidInputError(
-                f"at most {most} cells to be listed", math.prod(self.shape), 'Use observed="stored", or less data.'
+                f"at most {most} cells to be listed",
+                parameter(math.prod(self.shape)),
+                'Use observed="stored", or less data.',
             )
         cells, values = self.stored()
         table, known = np.zeros(self.shape), np.ones(self.shape, bool)
@@ -233,13 +235,13 @@ class Relation:
         if self.power > 0 and known.min(initial=0.0) < 0:
             raise InvalidInputError(
                 f"no negative numbers in {self.name!r} under its divergence",
-                float(known.min()),
+                parameter(float(known.min())),
                 'Shift or clip them, or use divergence="euclid".',
             )
         if self.power not in (0, 1) and self.dense is None and not self.stored_only:
             raise InvalidInputError(
                 f'divergence="euclid" or "kl" for {self.name!r}: sparse data whose other cells are zeros',
-                self.power,
+                parameter(self.power),
                 'Others have no short form for zeros that are not stored: use observed="stored" with some zeros stored, or a '
                 "dense array.",
             )
@@ -273,7 +275,9 @@ def _checked_names(factors: Any) -> tuple[str, ...]:
     names = (factors,) if isinstance(factors, str) else tuple(factors)
     for factor in names:
         if not isinstance(factor, str) or not factor:
-            raise InvalidInputError("factors to be names", factor, 'Name every factor, for example ("user", "item").')
+            raise InvalidInputError(
+                "factors to be names", parameter(factor), 'Name every factor, for example ("user", "item").'
+            )
     for factor in names:
         if names.count(factor) > 1:
             raise InvalidInputError(

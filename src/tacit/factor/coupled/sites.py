@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.relation import Relation
 from tacit.factor.coupled.spec import Spec
 from tacit.privacy.fingerprint import fingerprint
@@ -61,7 +61,9 @@ class Outline:
         )  # fmt: skip
         for text in (site, relation.name, *relation.factors):
             if any(sign in text for sign in RESERVED):
-                raise InvalidInputError(f"names without {' '.join(RESERVED)}", text, "Rename the relation or factor.")
+                raise InvalidInputError(
+                    f"names without {' '.join(RESERVED)}", parameter(text), "Rename the relation or factor."
+                )
         return outline
 
     @property
@@ -183,7 +185,7 @@ class Site:
                 if getattr(mine, what) != getattr(outline, what):
                     raise InvalidInputError(
                         f"{what} {getattr(outline, what)!r} of {outline.name!r} from {self.name}, as the job says",
-                        getattr(mine, what),
+                        parameter(getattr(mine, what)),
                         "Use the data that was described to the others, or have the job made anew.",
                     )
 
@@ -221,7 +223,7 @@ def check_outlines(outlines: Sequence[Outline], parties: Sequence[str], private:
         if kinds[party] != kinds[parties[0]]:
             raise InvalidInputError(
                 f"the same private relations from {party} as from {parties[0]}: {kinds[parties[0]]}",
-                kinds[party],
+                parameter(kinds[party]),
                 "Give every party's relations in the same order, with the same einsums, factors and divergences.",
             )
         odd = [name for name, content in public[party].items() if not content]
@@ -243,7 +245,7 @@ def _check_sizes(outlines: Sequence[Outline]) -> None:
             if first[0] != sizes:
                 raise InvalidInputError(
                     f"as many entities of {factor!r} from {outline.site} as from {first[1]}: {first[0]}",
-                    sizes,
+                    parameter(sizes),
                     "Factors with one name are one factor: give all parties its whole list of entities, or rename it.",
                 )
 

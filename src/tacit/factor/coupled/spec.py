@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.validation import check_count
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ class Spec:
     def parse(cls, text: object, n_factors: int, order: int) -> Spec:
         """Read an einsum for so many factors and data of so many axes, or raise and point at what is wrong."""
         if not isinstance(text, str) or text.count("->") != 1:
-            raise InvalidInputError("an einsum with one arrow", text, EXAMPLE)
+            raise InvalidInputError("an einsum with one arrow", parameter(text), EXAMPLE)
         left, output = text.replace(" ", "").split("->")
         inputs = tuple(left.split(","))
         for letter in left.replace(",", "") + output:
             if not (letter.isascii() and letter.isalpha()):
-                raise InvalidInputError(f"only letters, commas and an arrow in {text!r}", letter, EXAMPLE)
+                raise InvalidInputError(f"only letters, commas and an arrow in {text!r}", parameter(letter), EXAMPLE)
         if "" in inputs:
             raise InvalidInputError(f"letters for every factor in {text!r}", words("an empty group"), EXAMPLE)
         if len(inputs) != n_factors:
@@ -107,7 +107,7 @@ def checked_ranks(ranks: object, relations: Sequence[Relation]) -> dict[str, int
         if letter not in needed:
             raise InvalidInputError(
                 f"ranks for summed letters only ({', '.join(needed) or 'there are none'})",
-                letter,
+                parameter(letter),
                 f"No relation sums over {letter!r}: take it out of ranks, or use it in an einsum.",
             )
     for relation in relations:
@@ -115,7 +115,7 @@ def checked_ranks(ranks: object, relations: Sequence[Relation]) -> dict[str, int
             if letter not in ranks:
                 raise InvalidInputError(
                     f"a rank for every summed letter: {letter!r} of {relation.name!r} ({relation.spec.text}) has none",
-                    dict(ranks),
+                    parameter(dict(ranks)),
                     f"Add it: ranks={{..., {letter!r}: 5}}.",
                 )
     return {letter: check_count(ranks[letter], f"the rank of {letter!r}") for letter in needed}

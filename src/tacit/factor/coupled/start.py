@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.divergence import Floats
 from tacit.factor.coupled.relation import Relation
 
@@ -49,12 +49,14 @@ def given_start(given: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]])
     start = {}
     for name, shape in shapes.items():
         if name not in given:
-            raise InvalidInputError(f"a start for the factor {name!r}", sorted(given), "Give all factors, or none.")
+            raise InvalidInputError(
+                f"a start for the factor {name!r}", parameter(sorted(given)), "Give all factors, or none."
+            )
         factor = np.array(given[name], dtype=np.float64)
         if factor.shape != shape or not np.isfinite(factor).all() or (factor < 0).any():
             raise InvalidInputError(
                 f"a start of shape {shape} for {name!r}, without negative numbers",
-                factor.shape,
+                parameter(factor.shape),
                 "Entries that start at zero stay there.",
             )
         start[name] = factor
@@ -134,10 +136,12 @@ def checked_relations(relations: Any) -> list[Relation]:
     for relation in found:
         if not isinstance(relation, Relation):
             raise InvalidInputError(
-                "relations", type(relation).__name__, "Wrap the data: tacit.Relation(data, einsum, factors)."
+                "relations", parameter(type(relation).__name__), "Wrap the data: tacit.Relation(data, einsum, factors)."
             )
     names = [relation.name for relation in found]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidInputError("a name of its own for every relation", name, "Give name= to tell them apart.")
+            raise InvalidInputError(
+                "a name of its own for every relation", parameter(name), "Give name= to tell them apart."
+            )
     return found

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import digamma, gammaln, polygamma
 
 from tacit.channel import Outcome, Program, Sum, Total
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, words
 from tacit.factor.coupled.divergence import Floats
 from tacit.factor.coupled.program import Holder
 from tacit.factor.coupled.relation import Relation
@@ -114,7 +114,7 @@ def variational_program(
         if relation.power != 1:
             raise InvalidInputError(
                 'divergence="kl" in every relation for inference="vb"',
-                f"p = {relation.power:g} in {relation.name}",
+                words(f"p = {relation.power:g} in {relation.name}"),
                 'Use divergence="kl", or inference="map" or "sgld".',
             )
     holder = Holder(relations, shared)

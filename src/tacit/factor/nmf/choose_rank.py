@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Choose, Outcome, Program
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.factor.centred_moments import centred_moments_program, planned_steps
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.private import PrivateNMF, dictionary_of
@@ -87,13 +87,13 @@ def choose_rank(
     check_choice(by, "by", ("held-out", "coherence"))
     check_non_negative(cost, "cost")
     if not candidates:
-        raise InvalidInputError("at least one rank", candidates, "Give the ranks to choose from.")
+        raise InvalidInputError("at least one rank", parameter(candidates), "Give the ranks to choose from.")
     if math.isinf(epsilon):
         return _choose_plainly(X, candidates, by, row_norm, cost, random_state)
     if by == "coherence":
         raise InvalidInputError(
             "by='held-out' for a private choice",
-            by,
+            parameter(by),
             "One row can change a coherence by any amount, so it cannot be protected.",
         )
     model = PrivateNMF(

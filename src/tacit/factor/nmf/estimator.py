@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Outcome, Program
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.holders import AmongHolders
 from tacit.factor.input import check_components, validated
 from tacit.factor.nmf.products import Table
@@ -194,7 +194,9 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
         seed = check_seed(self.random_state)
         schedule = check_choice(self.schedule, "schedule", SCHEDULES)
         if schedule == "topic" and settings.outliers is not None:
-            raise InvalidInputError("no outliers with schedule='topic'", self.outliers, "Use schedule='sweep'.")
+            raise InvalidInputError(
+                "no outliers with schedule='topic'", parameter(self.outliers), "Use schedule='sweep'."
+            )
         X = self._validated(X, reset=True)
         check_components(k, X.shape)
         start = checked_start(self.init, (k, X.shape[1]))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tacit.channel import Sum
 from tacit.channel.asks import Ask
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.svd import program as svd
 from tacit.validation import check_choice
 
@@ -110,7 +110,7 @@ def nndsvd_program(X: Any, n_components: int, *, random_state: int) -> Step:
         raise InvalidInputError(
             f"n_components of at most min(n_samples, n_features) = {min(rows, X.shape[1])} for init='nndsvd' "
             f"(n_samples={rows}, n_features={X.shape[1]})",
-            n_components,
+            parameter(n_components),
             "Ask for fewer components, or use init='random'.",
         )
     if rows == X.shape[0]:

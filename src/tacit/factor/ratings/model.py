@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.evaluation import Evaluation, ranking_scores, rating_errors
 from tacit.factor.ratings.table import Ids, RatingTable, as_ratings, read_ratings
@@ -65,7 +65,7 @@ class RatingModel(SavedModel):
         else:
             rows, columns = table.users.codes(users, "user"), table.items.codes(items, "item")
         if len(rows) != len(columns):
-            raise InvalidInputError("as many users as items", (len(rows), len(columns)), "Give pairs.")
+            raise InvalidInputError("as many users as items", parameter((len(rows), len(columns))), "Give pairs.")
         return self._scores(self._users, rows, columns)
 
     def predict_for(self, rated_items: Any, ratings: ArrayLike, items: Any) -> NDArray[np.float64]:
@@ -191,7 +191,7 @@ class RatingModel(SavedModel):
         columns = self._items().known(items, "item")
         values = as_ratings(ratings, (self.least_, self.greatest_))
         if len(columns) != len(values):
-            raise InvalidInputError("one rating an item", (len(columns), len(values)), "Give pairs.")
+            raise InvalidInputError("one rating an item", parameter((len(columns), len(values))), "Give pairs.")
         last = {int(column): float(value) for column, value in zip(columns, values, strict=True)}
         order = sorted(last)
         return np.array(order, dtype=np.int32), np.array([last[column] for column in order])
@@ -227,6 +227,8 @@ def check_range(rating_range: Any) -> tuple[float, float]:
         low, high = 0.0, 0.0
     if not (np.isfinite([low, high]).all() and low < high):
         raise InvalidInputError(
-            "rating_range to be two numbers, the lesser one first", rating_range, "For example rating_range=(1, 5)."
+            "rating_range to be two numbers, the lesser one first",
+            parameter(rating_range),
+            "For example rating_range=(1, 5).",
         )
     return low, high

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from tacit.channel import Clear, Outcome, Program, Sum, run
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.factor.ratings.als import BLOCK, ItemSide
 from tacit.factor.ratings.kernels import normal_rows
 from tacit.factor.ratings.model import ITEM_SIDE, RatingModel, check_range
@@ -140,7 +140,9 @@ class RatingNMF(RatingModel, BaseEstimator):  # type: ignore[misc]
         table = read_ratings(users, items, ratings, rating_range=bounds)
         least, greatest = bounds if bounds is not None else (table.values.min(), table.values.max())
         if least < 0:
-            raise InvalidInputError("ratings that are not negative", float(least), "Shift them by a public amount.")
+            raise InvalidInputError(
+                "ratings that are not negative", parameter(float(least)), "Shift them by a public amount."
+            )
         program = rating_nmf_program(
             table,
             n_factors=self.n_factors,

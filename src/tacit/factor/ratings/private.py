@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from tacit.channel import Clear, Plan, Step, run
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.private import PrivacyWarning, PrivateFit
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.gradient import UNPROTECTED, VALUES_ONLY, gradient_program, published_program
@@ -178,7 +178,7 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
         if self.unit != METHODS[self.method]:
             raise InvalidInputError(
                 f"unit={METHODS[self.method]!r} for method {self.method!r}",
-                self.unit,
+                parameter(self.unit),
                 "'covariance' protects a user's whole history; 'gradient' only the value of one rating (unit='cell').",
             )
         if self.rounds is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter, words
 
 COLUMNS = ("user", "item", "rating")
 DENSE_IDS = 4
@@ -53,7 +53,7 @@ class Ids:
         if (codes < 0).any():
             raise InvalidInputError(
                 f"{name} ids that the model knows",
-                as_ids(ids, name)[int(np.argmax(codes < 0))],
+                parameter(as_ids(ids, name)[int(np.argmax(codes < 0))]),
                 "Fit with it, leave it out, or (for a new user) use recommend_for with the user's own ratings.",
             )
         return codes
@@ -193,7 +193,7 @@ def as_ids(ids: Any, name: str) -> NDArray[Any]:
         array = np.empty(len(listed), dtype=object)
         array[:] = listed
     if array.ndim != 1:
-        raise InvalidInputError(f"{name} ids in one dimension", array.shape, "Give one id a rating.")
+        raise InvalidInputError(f"{name} ids in one dimension", parameter(array.shape), "Give one id a rating.")
     if array.dtype.kind == "O":
         kinds = {type(value) for value in array.tolist()}
         if kinds <= {int} or kinds == {str}:
@@ -209,7 +209,7 @@ def as_ids(ids: Any, name: str) -> NDArray[Any]:
 def _check_objects(array: NDArray[Any], name: str) -> None:
     for value in array:
         if not isinstance(value, Hashable) or value is None or value != value:  # noqa: PLR0124  (NaN is not itself)
-            raise InvalidInputError(f"hashable {name} ids without gaps", value, "Drop or convert it.")
+            raise InvalidInputError(f"hashable {name} ids without gaps", parameter(value), "Drop or convert it.")
 
 
 def as_ratings(ratings: ArrayLike, rating_range: tuple[float, float] | None) -> NDArray[np.float64]:
@@ -220,7 +220,7 @@ def as_ratings(ratings: ArrayLike, rating_range: tuple[float, float] | None) -> 
     except (TypeError, ValueError) as error:
         raise InvalidInputError("ratings that are numbers", words(str(error)), "Convert or drop the others.") from None
     if values.ndim != 1:
-        raise InvalidInputError("ratings in one dimension", values.shape, "Give one number a rating.")
+        raise InvalidInputError("ratings in one dimension", parameter(values.shape), "Give one number a rating.")
     if not np.isfinite(values).all():
         raise InvalidInputError("finite ratings", words("NaN or infinity"), "Drop the pairs without a rating.")
     if rating_range is not None and len(values):
@@ -228,7 +228,9 @@ def as_ratings(ratings: ArrayLike, rating_range: tuple[float, float] | None) -> 
         outside = values[(values < low) | (values > high)]
         if len(outside):
             raise InvalidInputError(
-                f"ratings between {low:g} and {high:g}", float(outside[0]), "Set rating_range, or mend the ratings."
+                f"ratings between {low:g} and {high:g}",
+                parameter(float(outside[0])),
+                "Set rating_range, or mend the ratings.",
             )
     return values
 
@@ -261,12 +263,14 @@ def _split(data: Any) -> tuple[Any, Any, Any, tuple[int, int] | None]:
     except TypeError:
         raise InvalidInputError(
             "a data frame, a scipy sparse matrix, or users, items and ratings",
-            type(data).__name__,
+            parameter(type(data).__name__),
             "Give one of these.",
         ) from None
     names = COLUMNS if set(COLUMNS) <= set(frame.columns) else tuple(frame.columns)
     if len(names) != len(COLUMNS):
-        raise InvalidInputError(f"columns named {COLUMNS}, or three columns", list(frame.columns), "Rename or select.")
+        raise InvalidInputError(
+            f"columns named {COLUMNS}, or three columns", parameter(list(frame.columns)), "Rename or select."
+        )
     for name in names:
         if frame[name].null_count():
             raise InvalidInputError(f"a column {name!r} without gaps", words("missing values"), "Drop these rows.")

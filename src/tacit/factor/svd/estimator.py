@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Outcome, Program
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.factor.holders import AmongHolders
 from tacit.factor.input import check_components, validated
 from tacit.factor.nmf.products import Table
@@ -85,7 +85,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
         if not isinstance(self.hide_singular_values, bool | np.bool_):
             raise InvalidInputError(
                 "hide_singular_values to be True or False",
-                self.hide_singular_values,
+                parameter(self.hide_singular_values),
                 "Say whether the scale may leave.",
             )
         return Settings(

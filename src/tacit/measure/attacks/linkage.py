@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, parameter
 from tacit.measure.attacks.finding import Finding, share_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
 from tacit.measure.nearest import POINTS_AT_ONCE, LowerBounds, Numbers, Rows, query_blocks, squared_distances
@@ -148,6 +148,8 @@ def _places(pair: Pair, columns: Sequence[str] | Sequence[int] | None) -> list[i
     places = [known.get(column, -1) if isinstance(column, str) else int(column) for column in columns]
     if not places or min(places) < 0 or max(places) >= len(pair.names):
         raise InvalidInputError(
-            f"columns among {', '.join(pair.names[:8])}", list(columns), "Name columns of the table, at least one."
+            f"columns among {', '.join(pair.names[:8])}",
+            parameter(list(columns)),
+            "Name columns of the table, at least one.",
         )
     return places
