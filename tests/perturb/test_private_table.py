@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.optimize import minimize
 from scipy.stats import chi2_contingency, norm
 from sklearn.base import clone
 
@@ -9,7 +10,14 @@ import tacit
 from tacit.channel import check_neighbours
 from tacit.errors import BudgetError, InvalidInputError
 from tacit.perturb import PrivateTable
-from tacit.perturb.copula import as_correlation, kept_by_clipping, normal_scores, score_length, to_simplex
+from tacit.perturb.copula import (
+    as_correlation,
+    kept_by_clipping,
+    normal_scores,
+    products_bound,
+    score_length,
+    to_simplex,
+)
 
 ROWS = 4000
 GENERATOR = np.random.default_rng(0)
@@ -195,3 +203,61 @@ def test_a_correlation_of_pure_noise_is_nearly_none_and_always_a_correlation():
         assert np.linalg.eigvalsh(matrix).min() > -1e-9
         assert np.abs(matrix).max() <= 1 + 1e-9
     assert np.abs(as_correlation(np.full(3, 1e-9), np.full(3, 20.0), 1.0, 3) - np.eye(3)).max() == 0
+
+
+def products(rows):
+    upper = np.triu_indices(rows.shape[1], 1)
+    return np.einsum("ij,il->ijl", rows, rows)[:, upper[0], upper[1]]
+
+
+def clipped(rows, length):
+    return rows * np.minimum(1.0, length / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))
+
+
+@pytest.mark.parametrize("width", [2, 3, 4, 7, 20])
+def test_no_two_rows_of_products_are_farther_apart_than_the_bound_says(width):
+    generator, length, bound = np.random.default_rng(0), score_length(width), products_bound(width)
+    rows = 3 * generator.standard_normal((400, width))
+    rows[::2] = np.sign(rows[::2]) * (generator.random((200, width)) < 0.7)  # rows of equal scores and zeros
+    rows = clipped(rows * 100, length)
+    found = products(rows)
+    assert np.linalg.norm(found, axis=1).max() <= bound.norm * (1 + 1e-12)
+    apart = np.linalg.norm(found[:, None] - found[None], axis=2)
+    assert apart.max() <= bound.change * (1 + 1e-12)
+
+    def negative_distance(flat):
+        first, second = products(clipped(flat.reshape(2, width), length))
+        return -np.linalg.norm(first - second)
+
+    for _ in range(5):  # look for a worse pair from random starts
+        worst = minimize(negative_distance, 10 * generator.standard_normal(2 * width)).fun
+        assert -worst <= bound.change * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("width", [2, 3, 4, 7, 20])
+def test_the_bound_of_products_is_attained(width):
+    bound, even = products_bound(width), width - width % 2
+    first = np.zeros(width)
+    first[:even] = score_length(width) / np.sqrt(even)
+    second = first.copy()
+    second[: even // 2] *= -1
+    apart = np.linalg.norm(np.subtract(*products(np.array([first, second]))))
+    assert apart == pytest.approx(bound.change, rel=1e-12)
+    equal = np.full((1, width), score_length(width) / np.sqrt(width))
+    assert np.linalg.norm(products(equal)) == pytest.approx(bound.norm, rel=1e-12)
+    assert bound.change < 2 * bound.norm or width == 2
+
+
+def test_a_replaced_row_uses_most_of_the_bound_and_no_more():
+    """Two rows that differ in half of their signs, far out in every column, move the products by most of what is allowed."""
+    generator = np.random.default_rng(3)
+    base = generator.uniform(-1, 1, size=(300, 8))
+    first, second = np.ones((1, 8)), np.repeat([[1.0, -1.0]], 4, axis=1).reshape(1, 8)
+
+    def fit(X):
+        model = PrivateTable(epsilon=50.0, bounds=(-1, 1), bins=4, adjacency="replace-one", insecure_seed=1).fit(X)
+        return {name: getattr(model, name) for name in model._released}
+
+    moved = check_neighbours(fit, np.vstack([base, first]), np.vstack([base, second])).moved
+    assert max(moved) <= 1
+    assert moved[-1] > 0.7

@@ -83,18 +83,18 @@ def copula_program(
     if width > 1:
         scored = scores[classes[:, None], starts[:-1] + codes]
         length = score_length(width)
+        bound = products_bound(width)
         scored *= np.minimum(1.0, length / np.maximum(np.linalg.norm(scored, axis=1, keepdims=True), 1e-300))
         upper = np.triu_indices(width, 1)
-        bound = length**2 * math.sqrt((1 - 1 / width) / 2)
         products = yield Sum(
             products=(scored.T @ scored)[upper],
-            bound=Bound(bound, change=2 * bound),
+            bound=bound,
             weight=CORRELATION,
             units=units,
         )
         spread = np.add.reduceat(marginals * scores**2, starts[:-1], axis=1)
         scale = np.einsum("c,cj,cl->jl", shares, spread, spread)[upper] * count * kept_by_clipping(width)
-        noise = noise_multiplier * bound / math.sqrt(CORRELATION)
+        noise = noise_multiplier * bound.norm / math.sqrt(CORRELATION)
         correlation = as_correlation(products.products, scale, noise, width)
     return Outcome(public={"count": count, "class_shares": shares, "marginals": marginals, "correlation": correlation})
 
@@ -102,6 +102,28 @@ def copula_program(
 def score_length(width: int) -> float:
     """Return the L2 norm to which a row's scores are clipped: the square is the mean of a row's, and two of its deviations."""
     return math.sqrt(width + 2 * math.sqrt(2 * width))
+
+
+def products_bound(width: int) -> Bound:
+    r"""Return the bound of one row's products of scores: its norm, and how far the products of two rows can be apart.
+
+    Let x and y be rows of scores with :math:`\|x\|, \|y\| \le L` and p(x) the vector of all :math:`x_j x_l` with j < l. Each
+    product is an entry above the diagonal of :math:`x x^T`, so
+
+    .. math::
+        \|p(x)\|^2 = \tfrac12 \big(\|x\|^4 - \sum_j x_j^4\big) \le \tfrac12 L^4 (1 - 1/m)
+
+    by the inequality of Cauchy and Schwarz, with equality where all :math:`|x_j|` are equal. For two rows
+
+    .. math::
+        \|p(x) - p(y)\|^2 = \tfrac12 \big(\|x x^T - y y^T\|_F^2 - \sum_j (x_j^2 - y_j^2)^2\big)
+        \le \tfrac12 \big(\|x\|^4 + \|y\|^4 - 2 (x^T y)^2\big) \le L^4 ,
+
+    which is less than twice the norm for m > 2. Equality: x has equal scores in an even number of columns and 0 in the others,
+    and y is x with the signs of half of them changed. So the change of :math:`L^2` is attained for every m of at least 2.
+    """
+    square = score_length(width) ** 2
+    return Bound(square * math.sqrt((1 - 1 / width) / 2), change=square)
 
 
 def kept_by_clipping(width: int) -> float:

@@ -62,7 +62,8 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
     Unit: one row. What leaves: a noisy vector of class counts and histograms, then one of products of scores. Why the bound
     holds: a row is 1 in one class and 1 in one bin of each of the m columns, of norm :math:`\sqrt m`; its scores follow from the
     released histograms and its own values, clipped to length L, so that its products for pairs of columns have norm at most
-    :math:`L^2 \sqrt{(1 - 1/m) / 2}`. Synthetic rows are post-processing: as many as you like, at no further cost.
+    :math:`L^2 \sqrt{(1 - 1/m) / 2}`. Two rows are at most :math:`\sqrt{2m}` apart in the histograms and :math:`L^2` in the
+    products, which is what replace-one adjacency is charged for. Synthetic rows are post-processing: as many as you like, at no further cost.
 
     References
     ----------
