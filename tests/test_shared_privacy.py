@@ -233,7 +233,7 @@ def fit_on_nobody(estimator, *data):
     return fitted.guarantee_.epsilon, numbers_in({name: getattr(fitted, name) for name in fitted._released})
 
 
-@pytest.mark.filterwarnings("ignore::tacit.factor.private.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::tacit.errors.PrivacyWarning")
 @pytest.mark.parametrize("case", SAMPLED, ids=lambda case: case.name)
 def test_a_sample_of_nobody_is_no_accident(case):
     epsilon, numbers = fit_on_nobody(clone(case.estimator), case.X)

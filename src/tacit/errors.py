@@ -69,6 +69,10 @@ def _is_plain(value: object) -> bool:
     return False
 
 
+class PrivacyWarning(UserWarning):
+    """Something that costs privacy or weakens what a guarantee means, and that the caller may not have meant."""
+
+
 class TacitError(Exception):
     """Base of everything tacit raises on purpose.
 

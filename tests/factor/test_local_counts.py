@@ -9,9 +9,8 @@ from scipy.special import gammaln
 
 import tacit
 from tacit import Ledger, LocalCountFactorization, LocallyPrivateCounts
-from tacit.errors import BudgetError, InvalidInputError
+from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
 from tacit.factor.coupled.local_kernels import bessel_count, draw_counts, draw_counts_and_noise
-from tacit.factor.private import PrivacyWarning
 from tacit.privacy.published import ermis_geometric_epsilon
 
 LEVEL = 1e-4

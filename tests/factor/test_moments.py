@@ -7,9 +7,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import tacit
 from tacit import Ledger, PrivateMoments
-from tacit.errors import BudgetError, InvalidInputError
+from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
 from tacit.factor.moments import nearest_semidefinite, pack, unpack
-from tacit.factor.private import PrivacyWarning
 from tacit.factor.rows import clip_rows, row_norms
 
 X = np.random.default_rng(0).dirichlet(np.ones(4), size=800)

@@ -10,7 +10,7 @@ from sklearn.base import clone
 import tacit
 from tacit import Ledger, PrivateCoupledFactorization, Relation
 from tacit.channel import Noisy, Plan, Step, run_together
-from tacit.errors import BudgetError, InvalidInputError
+from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
 from tacit.factor.coupled.private_cells import UnitCells
 from tacit.factor.coupled.private_entries import EntryWeights
 from tacit.factor.coupled.private_gradient import Cells, clipped_gradients
@@ -18,7 +18,6 @@ from tacit.factor.coupled.private_layout import problems_of
 from tacit.factor.coupled.private_settings import Settings
 from tacit.factor.coupled.private_sgld import SgldSettings, sgld_program
 from tacit.factor.coupled.private_shrink import likely_counts, shrunk_biases, shrunk_mean
-from tacit.factor.private import PrivacyWarning
 from tacit.privacy.published import ermis_zcdp_noise_multiplier
 
 KNOWN = {"observed": "stored", "divergence": "euclid"}
@@ -63,9 +62,7 @@ def test_without_noise_the_structure_is_found(unit, protect):
 
 
 @pytest.mark.parametrize("method", ["moments", "sgld"])
-@pytest.mark.parametrize(
-    ("unit", "protect"), [("user", "site"), ("user", "user"), ("cell", "site"), ("cell", "user")]
-)
+@pytest.mark.parametrize(("unit", "protect"), [("user", "site"), ("user", "user"), ("cell", "site"), ("cell", "user")])
 def test_the_budget_is_kept_and_said(method, unit, protect):
     relation, _ = ratings(n_users=60)
     model = private(epsilon=2.0, delta=1e-5, unit=unit, protect=protect, method=method, steps=5).fit([relation])

@@ -8,10 +8,9 @@ from sklearn.utils.estimator_checks import check_estimator
 import tacit
 from tacit import NMF, Ledger, PrivateNMF, choose_rank
 from tacit.data import make_documents, make_images
-from tacit.errors import BudgetError, InvalidInputError
+from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
 from tacit.factor.centred_moments import columns_above_noise, semicircle_edge, shrink
 from tacit.factor.moments import pack, unpack
-from tacit.factor.private import PrivacyWarning
 from tacit.measure import held_out_error, match_topics
 
 IMAGES = make_images(4000, side=8, n_parts=4)
@@ -230,7 +229,7 @@ def test_empty_rows_and_zero_tables_are_handled():
     assert np.isfinite(PrivateNMF(2, method="rounds", rounds=2).fit(np.zeros((30, 6))).components_).all()
 
 
-@pytest.mark.filterwarnings("ignore::tacit.factor.private.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::tacit.errors.PrivacyWarning")
 def test_passes_scikit_learns_checks():
     # with fixed noise: fresh noise at every fit is what the check for idempotence would fail on
     check_estimator(PrivateNMF(2, insecure_seed=0))

@@ -9,8 +9,7 @@ import tacit
 from tacit import Ledger, PrivateRecommender
 from tacit.channel import check_neighbours
 from tacit.data import make_ratings
-from tacit.errors import BudgetError, InvalidInputError
-from tacit.factor.private import PrivacyWarning
+from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
 from tacit.factor.ratings.item_posterior import ItemPosterior, first_biases, loadings
 from tacit.privacy import gaussian_noise_multiplier
 

@@ -14,8 +14,7 @@ from torch import nn
 
 import tacit
 from tacit import Ledger
-from tacit.errors import InvalidInputError
-from tacit.factor.private import PrivacyWarning
+from tacit.errors import InvalidInputError, PrivacyWarning
 from tacit.neural import DivergedError, PrivateBayesianClassifier, dropout_rates, expected_calibration_error
 from tacit.neural.program import MOST_STEP_NOISE
 from tacit.privacy import gaussian_epsilon

@@ -51,8 +51,8 @@ def recommend(
     """
     import numpy as np
 
+    from tacit.errors import PrivacyWarning
     from tacit.factor import PrivateRecommender, Recommender
-    from tacit.factor.private import PrivacyWarning
 
     if not 0 < held_out < 1:
         raise InvalidInputError(

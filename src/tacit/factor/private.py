@@ -8,14 +8,11 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from tacit.channel import Channel, Clear, Noisy, Outcome, Plan, Program, Step, run
+from tacit.errors import PrivacyWarning
 from tacit.factor.saved import SavedModel
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.spending import Spending
 from tacit.validation import check_epsilon
-
-
-class PrivacyWarning(UserWarning):
-    """Something that costs privacy or weakens what a guarantee means, and that the caller may not have meant."""
 
 
 class PrivateFit(SavedModel):

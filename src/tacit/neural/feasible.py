@@ -6,8 +6,7 @@ import warnings
 from dataclasses import replace
 
 from tacit.channel import Plan
-from tacit.errors import InvalidInputError, words
-from tacit.factor.private import PrivacyWarning
+from tacit.errors import InvalidInputError, PrivacyWarning, words
 from tacit.neural.program import Training
 from tacit.neural.published import published_noise
 

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from tacit.channel import Plan
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
 from tacit.factor.input import validated
-from tacit.factor.private import PrivacyWarning, PrivateFit
+from tacit.factor.private import PrivateFit
 from tacit.neural.dropout import summarise_rates
 from tacit.neural.feasible import feasible_plan, published_plan
 from tacit.neural.gradients import Learner

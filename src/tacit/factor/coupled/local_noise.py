@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from tacit.errors import InvalidInputError, parameter, words
-from tacit.factor.private import PrivacyWarning
+from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
 from tacit.privacy.entropy import insecure_generator
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import discrete_laplace

@@ -9,12 +9,11 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from tacit.channel import run_together
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, PrivacyWarning, parameter
 from tacit.factor.coupled.private_cells import check_range
 from tacit.factor.coupled.private_layout import Problem, problems_of
 from tacit.factor.coupled.private_model import PrivateFactors
 from tacit.factor.coupled.private_runs import PUBLISHED, gradient_run, moments_run
-from tacit.factor.private import PrivacyWarning
 from tacit.privacy.guarantee import Guarantee
 from tacit.validation import (
     check_choice,

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from tacit.channel import Clear, Outcome, Program, Step, on_public_data, run
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, PrivacyWarning, words
 from tacit.factor.centred_moments import CentredMoments, centred_moments_program, planned_steps
 from tacit.factor.input import check_components, validated
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.rounds import free_start, published_program, rounds_program, unit_ball
 from tacit.factor.nmf.start import nndsvd
 from tacit.factor.nmf.steps import solve_rows
-from tacit.factor.private import PrivacyWarning, PrivateFit
+from tacit.factor.private import PrivateFit
 from tacit.factor.rows import clip_rows, row_norms
 from tacit.privacy.entropy import secure_generator
 from tacit.privacy.guarantee import Guarantee
