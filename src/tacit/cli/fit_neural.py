@@ -50,7 +50,7 @@ def neural(
     clip: float = typer.Option(1.0, help="Largest norm of one example's gradient."),
     step_size: float | None = typer.Option(None, help="Size of the first step; 2 for classes, 0.5 for numbers."),
     held_out: float = typer.Option(0.2, help="Share of the examples kept out of the fit."),
-    seed: int = typer.Option(0, help="Of the split and of the start; it protects nothing."),
+    seed: int = typer.Option(0, help="Seed of the start and, without --epsilon, of the split. It protects nothing."),
     output: Path = OUTPUT,
     ledger: Path | None = LEDGER,
     dataset: str | None = typer.Option(None, help="The ledger's account."),
@@ -108,7 +108,12 @@ def _fit_and_report(
 ) -> dict[str, Any]:
     import numpy as np
 
-    out = np.random.default_rng(settings["random_state"]).random(rows.X.shape[0]) < held_out
+    from tacit.data.split import held_out_by_seed, held_out_rows
+
+    if epsilon is None:
+        out = held_out_by_seed(rows.X.shape[0], fraction=held_out, random_state=settings["random_state"])
+    else:
+        out = held_out_rows(rows.X, rows.y, fraction=held_out)
     train, test = (rows.X[~out], rows.y[~out]), (rows.X[out], rows.y[out])
     steps = max(1, round(settings["epochs"] / settings["sampling_rate"]))
     told = _every_part(advance, steps, "training without privacy, to compare")

@@ -48,7 +48,7 @@ def nmf(
     ),
     image_shape: str | None = typer.Option(None, help="Draw rows as images of this shape, as in 19x19."),
     held_out: float = typer.Option(0.1, help="Share of the rows kept out of the fit, to measure its error on."),
-    seed: int = typer.Option(0, help="Of the split and of the start; it protects nothing."),
+    seed: int = typer.Option(0, help="Seed of the start and, without --epsilon, of the split. It protects nothing."),
     output: Path = OUTPUT,
     ledger: Path | None = LEDGER,
     dataset: str | None = typer.Option(None, help="The ledger's account."),
@@ -102,11 +102,13 @@ def _fit_and_report(
     output: Path,
     advance: Any,
 ) -> dict[str, Any]:
-    import numpy as np
-
+    from tacit.data.split import held_out_by_seed, held_out_rows
     from tacit.factor import NMF, PrivateNMF
 
-    kept_out = np.random.default_rng(settings["random_state"]).random(rows.X.shape[0]) < held_out
+    if math.isfinite(private["epsilon"]):
+        kept_out = held_out_rows(rows.X, fraction=held_out)
+    else:
+        kept_out = held_out_by_seed(rows.X.shape[0], fraction=held_out, random_state=settings["random_state"])
     train, test = rows.X[~kept_out], rows.X[kept_out]
     advance("fitting without privacy, to compare")
     plain = NMF(**settings).fit(train)

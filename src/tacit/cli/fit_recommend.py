@@ -39,7 +39,7 @@ def recommend(
     columns: str = typer.Option("user,item,rating", help="The file's columns for users, items and ratings."),
     held_out: float = typer.Option(0.1, help="Share of the ratings kept out of the fit."),
     frontier: bool = typer.Option(True, help="Also fit at other epsilons, to draw what privacy costs."),
-    seed: int = typer.Option(0, help="Of the split; it protects nothing."),
+    seed: int = typer.Option(0, help="Seed of the split, without --epsilon. It protects nothing."),
     output: Path = OUTPUT,
     ledger: Path | None = LEDGER,
     dataset: str | None = typer.Option(None, help="The ledger's account."),
@@ -49,8 +49,7 @@ def recommend(
 
     Writes model/recommender.tacit (all that may be passed on), result.json and report.html (for the holder).
     """
-    import numpy as np
-
+    from tacit.data.split import held_out_by_seed, held_out_pairs
     from tacit.errors import PrivacyWarning
     from tacit.factor import PrivateRecommender, Recommender
 
@@ -61,7 +60,10 @@ def recommend(
     with progress(6, quiet=as_json) as advance:
         advance("reading the ratings")
         frame = read_ratings_file(data, columns)
-        out = np.random.default_rng(seed).random(len(frame)) < held_out
+        if epsilon is None:
+            out = held_out_by_seed(len(frame), fraction=held_out, random_state=seed)
+        else:
+            out = held_out_pairs(frame["user"], frame["item"], fraction=held_out)
         train, test = frame.filter(~out), frame.filter(out)
         span: dict[str, Any] = {"rating_range": (least, greatest), "random_state": seed}
         advance("fitting without privacy, to compare")

@@ -70,14 +70,13 @@ def _fit(
         raise InvalidInputError(
             "--held-out between 0 and 1", parameter(held_out), "Give the share of rows to keep out, as 0.1."
         )
-    import numpy as np
-
+    from tacit.data.split import held_out_by_seed
     from tacit.factor import PCA, SVD
 
     with progress(3, quiet=as_json) as advance:
         advance("reading the data")
         rows = prepare(data, private=False, unit_rows=unit_rows, vocabulary=None, idf="uniform", shape=None)
-        kept_out = np.random.default_rng(seed).random(rows.X.shape[0]) < held_out
+        kept_out = held_out_by_seed(rows.X.shape[0], fraction=held_out, random_state=seed)
         train, test = rows.X[~kept_out], rows.X[kept_out]
         advance("fitting")
         model = (SVD if kind == "svd" else PCA)(rank, hide_singular_values=hide, random_state=seed).fit(train)

@@ -34,7 +34,7 @@ def simulate(
     colluding: int = typer.Option(1, help="How many parties may pool what they know (private models)."),
     word_bits: int = typer.Option(64, help="64 or 128: the size of the numbers that are summed."),
     timeout: float = typer.Option(60.0, help="Seconds that a party may stay silent."),
-    seed: int = typer.Option(0, help="Of the split."),
+    seed: int = typer.Option(0, help="Seed of the split, for models without privacy."),
     output: Path = OUTPUT,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
@@ -48,7 +48,7 @@ def simulate(
     from tacit.parties.models import check_job
 
     output.mkdir(parents=True, exist_ok=True)
-    files = list(data) if len(data) > 1 else _split(data[0], parties, seed, output)
+    files = list(data) if len(data) > 1 else _split(data[0], parties, seed, output, private=model.startswith("private"))
     names = [f"party-{place + 1}" for place in range(len(files))]
     identities = [Identity.create(name) for name in names]
     job = local_job(
@@ -170,22 +170,32 @@ def _show(process: subprocess.Popen[str], quiet: bool) -> None:
         typer.echo(shown, err=True)
 
 
-def _split(path: Path, parties: int, seed: int, output: Path) -> list[Path]:
-    """Deal out the rows of a file at random, one file a party."""
+def _split(path: Path, parties: int, seed: int, output: Path, *, private: bool) -> list[Path]:
+    """Distribute the rows of a file over the parties at random, one file per party.
+
+    For a private model each row is assigned by itself: removing one row must not move other rows to other parties, whose
+    sums are rounded one by one.
+    """
     import numpy as np
 
     from tacit.data import read_matrix
+    from tacit.data.split import parts_of_rows
     from tacit.validation import check_count
 
     check_count(parties, "parties", least=2)
     matrix = read_matrix(path)
-    order = np.random.default_rng(seed).permutation(matrix.X.shape[0])
+    if private:
+        part_of = parts_of_rows(matrix.X, parties)
+        places = [np.flatnonzero(part_of == place) for place in range(parties)]
+    else:
+        order = np.random.default_rng(seed).permutation(matrix.X.shape[0])
+        places = [np.sort(rows) for rows in np.array_split(order, parties)]
     names = matrix.names or tuple(f"column-{place}" for place in range(matrix.X.shape[1]))
     files = []
-    for place, rows in enumerate(np.array_split(order, parties)):
+    for place, rows in enumerate(places):
         folder = output / f"party-{place + 1}"
         folder.mkdir(parents=True, exist_ok=True)
-        part: Any = matrix.X[np.sort(rows)]
+        part: Any = matrix.X[rows]
         if not isinstance(part, np.ndarray):
             part = part.tocsr()
             arrays = {name: getattr(part, name) for name in ("data", "indices", "indptr", "shape")} | {"format": b"csr"}

@@ -49,7 +49,7 @@ class HeldOut:
 
 
 def hold_out(relation: Relation, share: float, *, random_state: int = 0) -> HeldOut:
-    """Choose cells at random to keep out of a fit.
+    """Choose cells at random to keep out of a fit **without** privacy: the choice depends on the cells' places and a seed.
 
     Of dense data, and of data of which only the stored cells are known, `share` of the known cells. Of sparse data whose other
     cells are zeros, `share` of the stored cells and five times as many zeros.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Choose, Outcome, Program
+from tacit.data.split import held_out_by_seed
 from tacit.errors import InvalidInputError, parameter
 from tacit.factor.centred_moments import centred_moments_program, planned_steps
 from tacit.factor.nmf.estimator import NMF
@@ -24,6 +25,8 @@ from tacit.validation import check_choice, check_count, check_non_negative
 
 CHOICE_SHARE = 0.1
 """Share of epsilon for the private choice; the rest is for the moments that all candidates are made from."""
+HELD_OUT = 0.1
+"""Fraction of the rows that a choice without privacy is scored on. A private choice scores all rows: there is no split."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ def _choose_plainly(
     X: Any, ranks: Sequence[int], by: str, row_norm: float, cost: float, random_state: int
 ) -> RankChoice:
     models, scores = {}, {}
-    kept_out = np.random.default_rng(random_state).random(X.shape[0]) < 0.1
+    kept_out = held_out_by_seed(X.shape[0], fraction=HELD_OUT, random_state=random_state)
     for rank in ranks:
         models[rank] = NMF(rank, random_state=random_state).fit(X[~kept_out])
         if by == "coherence":

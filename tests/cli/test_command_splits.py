@@ -1,0 +1,91 @@
+"""The commands' held-out split costs no privacy: one unit's presence changes nothing for the other units.
+
+Each command runs on two neighbouring files, one without a unit of the other, with the same key. What the private estimator
+is given must be the same but for that unit.
+"""
+
+import numpy as np
+import polars as pl
+import pytest
+from test_cli import invoke
+
+import tacit.factor
+from tacit.data import make_images, make_ratings
+
+
+@pytest.fixture(autouse=True)
+def _same_key(monkeypatch):
+    monkeypatch.setattr("os.urandom", lambda size: bytes(range(size)))
+
+
+@pytest.fixture
+def given_to(monkeypatch):
+    """Return a function that makes a private estimator keep what its `fit` is given, and returns the list of it."""
+
+    def keep(estimator):
+        given, fit = [], estimator.fit
+
+        def kept(self, *data):
+            if np.isfinite(self.epsilon):
+                given.append(data)
+            return fit(self, *data)
+
+        monkeypatch.setattr(estimator, "fit", kept)
+        return given
+
+    return keep
+
+
+def run(*arguments):
+    found = invoke(*arguments, "--json")
+    assert found.exit_code == 0, found.exception
+
+
+@pytest.mark.parametrize("place", [0, 100, 299])
+def test_fit_nmf(place, tmp_path, given_to):
+    given = given_to(tacit.factor.PrivateNMF)
+    images = make_images(300, side=6, n_parts=2).images
+    for name, rows in (("with", images), ("without", np.delete(images, place, axis=0))):
+        np.save(tmp_path / f"{name}.npy", rows)
+        run("fit", "nmf", tmp_path / f"{name}.npy", "-k", 2, "--epsilon", 1, "--output", tmp_path / name)
+    (with_it,), (without,) = given
+    unit = images[place] / np.linalg.norm(images[place])
+    others = ~np.isclose(with_it, unit, atol=1e-12).all(axis=1)
+    assert np.array_equal(with_it[others], without)
+    assert 200 < len(without) < 299
+
+
+@pytest.mark.parametrize("place", [0, 50, 119])
+def test_fit_recommend_splits_per_user(place, tmp_path, given_to):
+    given = given_to(tacit.factor.PrivateRecommender)
+    made = make_ratings(120, 20, ratings_per_user=8, random_state=3)
+    frame = pl.DataFrame({"user": made.users, "item": made.items, "rating": made.ratings}).sort("user")
+    user = frame["user"].unique(maintain_order=True)[place]
+    for name, rows in (("with", frame), ("without", frame.filter(pl.col("user") != user))):
+        rows.write_csv(tmp_path / f"{name}.csv")
+        arguments = ("fit", "recommend", tmp_path / f"{name}.csv", "--epsilon", 4, "--factors", 2, "--no-frontier")
+        run(*arguments, "--output", tmp_path / name)
+    (with_it,), (without,) = given
+    assert with_it.filter(pl.col("user") != user).equals(without)
+    assert 700 < len(without) < 952
+
+
+@pytest.mark.parametrize("place", [0, 150, 299])
+def test_fit_neural(place, tmp_path, given_to):
+    pytest.importorskip("torch", reason="torch is not installed")
+    from tacit.neural import PrivateBayesianClassifier
+
+    given = given_to(PrivateBayesianClassifier)
+    random = np.random.default_rng(0)
+    table = pl.DataFrame({"a": random.random(300), "b": random.random(300), "y": random.integers(0, 2, 300)})
+    rest = table.with_row_index().filter(pl.col("index") != place).drop("index")
+    for name, rows in (("with", table), ("without", rest)):
+        rows.write_csv(tmp_path / f"{name}.csv")
+        arguments = ("fit", "neural", tmp_path / f"{name}.csv", "--label", "y", "--low", 0, "--high", 1)
+        arguments += ("--hidden", "none", "--epsilon", 1, "--delta", 1e-5, "--epochs", 2, "--sampling-rate", 0.5)
+        run(*arguments, "--output", tmp_path / name)
+    (with_it, labels), (without, labels_without) = given
+    others = with_it[:, 0] != table["a"][place]
+    assert np.array_equal(with_it[others], without)
+    assert np.array_equal(labels[others], labels_without)
+    assert 200 < len(without) < 299
