@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from collections.abc import Iterable
 
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, PrivacyWarning, parameter
+
+LARGEST_FIT_DELTA = 0.01
+"""Private fits refuse a larger delta: even among a hundred units it would allow one to be published outright."""
 
 
 def _is_real(value: object) -> bool:
@@ -53,6 +57,33 @@ def check_delta(value: object) -> float:
             "Give a probability well below one over the number of units, for example delta=1e-6.",
         )
     return float(value)  # type: ignore[arg-type]
+
+
+def check_fit_delta(value: object) -> float:
+    """Return the delta of a private fit: a failure probability of at most `LARGEST_FIT_DELTA`.
+
+    With delta of one over the number of units or more, a mechanism may publish a unit outright. That number is private
+    under add-remove adjacency, so the limit is a constant; `warn_about_delta` tells the holder about the number.
+    """
+    delta = check_delta(value)
+    if delta > LARGEST_FIT_DELTA:
+        raise InvalidInputError(
+            f"delta of a private fit to be at most {LARGEST_FIT_DELTA:g}",
+            parameter(value),
+            "Give a probability well below one over the number of units, for example delta=1e-6.",
+        )
+    return delta
+
+
+def warn_about_delta(delta: float, units: int) -> None:
+    """Warn the holder if delta is not below one over the number of units. The warning depends on that number."""
+    if units and delta >= 1 / units:
+        warnings.warn(
+            f"For the holder only: delta = {delta:g} is not below one over the number of units. A mechanism that publishes one "
+            "unit's data outright, chosen at random, has such a delta. Give a delta well below it.",
+            PrivacyWarning,
+            stacklevel=2,
+        )
 
 
 def check_rate(value: object, name: str = "sampling_rate") -> float:

@@ -11,7 +11,7 @@ from tacit.privacy.accountant import Accountant
 from tacit.privacy.calibration import gaussian_noise_multiplier, least_multiplier
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.releases import ADJACENCIES, UNITS, ExponentialRelease, GaussianRelease, Release
-from tacit.validation import check_choice, check_count, check_delta, check_epsilon, check_positive, check_rate
+from tacit.validation import check_choice, check_count, check_epsilon, check_fit_delta, check_positive, check_rate
 
 LEAST_LATTICE_SIGMA = 2.0**12
 MOST_NUMBERS = 2**40
@@ -82,7 +82,7 @@ class Plan:
         choices : iterable of float
             The epsilon of each `Choose` that will be asked, in order; the sums get what is left.
         """
-        epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+        epsilon, delta = check_epsilon(epsilon), check_fit_delta(delta)
         check_choice(unit, "unit", UNITS)
         check_choice(adjacency, "adjacency", ADJACENCIES)
         planned = (Step(count=steps),) if isinstance(steps, int) else tuple(steps)

@@ -19,7 +19,14 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.releases import GaussianRelease
 from tacit.privacy.set_union import MOST_WORDS, STEPS, WordSelection
 from tacit.privacy.spending import Spending
-from tacit.validation import check_count, check_delta, check_epsilon, check_positive, check_rate
+from tacit.validation import (
+    check_count,
+    check_epsilon,
+    check_fit_delta,
+    check_positive,
+    check_rate,
+    warn_about_delta,
+)
 
 THRESHOLD_SHARE = 0.2
 """Share of delta for words of single documents; the rest is for the noise. The threshold grows with its root-logarithm only."""
@@ -123,9 +130,10 @@ def private_vocabulary(
     >>> found.terms
     ('moon', 'star')
     """
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    epsilon, delta = check_epsilon(epsilon), check_fit_delta(delta)
     share, most = check_rate(share, "share"), check_count(most_named, "most_named")
     texts, beta = tuple(texts), THRESHOLD_SHARE * delta
+    warn_about_delta(delta, len(texts))
     total = least_multiplier(
         lambda z: Accountant(adjacency, WordSelection(check_positive(z, "z"), beta, most).releases).epsilon(delta),
         epsilon,
