@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numbers
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 LONGEST_SHOWN = 200
@@ -57,6 +57,12 @@ def kind_of(value: object) -> Words:
         numeric = f" of {dtype}" if getattr(dtype, "kind", "") in tuple("biufc") and hasattr(dtype, "itemsize") else ""
         kind += f" with {dimensions} dimension{'s' if dimensions > 1 else ''}{numeric}"
     return Words(kind)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, for a message, and how many more there are."""
+    shown = ", ".join(str(name) for name in names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 def _is_plain(value: object) -> bool:

@@ -6,7 +6,10 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from tacit.errors import InvalidInputError, listed, words
 
 
 def print_json(values: Any) -> None:
@@ -30,6 +33,20 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         # as Text, not markup: names and purposes are the user's own words
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
+
+
+def refuse_existing(*paths: Path, overwrite: bool) -> None:
+    """Raise if there is something at one of these paths already, unless the user asked to overwrite it.
+
+    Call it before any work: what was paid for must not be lost because its place is taken.
+    """
+    taken = [str(path) for path in paths if path.exists() and not (path.is_dir() and not any(path.iterdir()))]
+    if taken and not overwrite:
+        raise InvalidInputError(
+            "output paths at which nothing is yet",
+            words(f"{listed(taken)}, which {'exist' if len(taken) > 1 else 'exists'}"),
+            "Give another output, or --overwrite.",
+        )
 
 
 @contextmanager

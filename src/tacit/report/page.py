@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Sequence
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,11 @@ class Report:
         template = files("tacit.report").joinpath("page.html").read_text(encoding="utf-8")
         page = Environment(autoescape=True).from_string(template)
         return page.render(title=self.title, summary=self.summary, sections=self._sections)
+
+    def _repr_html_(self) -> str:
+        """Show the page in a notebook, in a frame of its own, so that its style does not reach the notebook."""
+        page = escape(self.html(), quote=True)
+        return f'<iframe srcdoc="{page}" width="100%" height="700" style="border: 0"></iframe>'
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the page to `path`."""
