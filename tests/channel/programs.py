@@ -24,7 +24,7 @@ def mean_program(X, rounds=ROUNDS, rate=None):
             shift=clip(rows - estimate).sum(axis=0),
             count=[len(rows)],
             bound={"shift": 1.0, "count": 1.0},
-            shares={"shift": 0.8, "count": 0.2},
+            fractions={"shift": 0.8, "count": 0.2},
             units=len(rows),
         )
         estimate = estimate + total.shift / max(total.count[0], 1.0)

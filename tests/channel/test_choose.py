@@ -95,6 +95,7 @@ def test_a_run_that_stops_before_its_choice_settles_without_it():
     class Account:
         def charge(self, guarantee):
             self.charged = guarantee
+            return self
 
         def settle(self, guarantee):
             self.settled = guarantee
@@ -107,3 +108,25 @@ def test_a_run_that_stops_before_its_choice_settles_without_it():
     run(program(), Noisy(Plan.for_budget(1.0, 1e-6, steps=[Step()], choices=(0.3,)), spending=account))
     assert [release.kind for release in account.charged.releases] == ["gaussian", "exponential"]
     assert [release.kind for release in account.settled.releases] == ["gaussian"]
+
+
+def test_under_replace_one_a_unit_moves_a_score_twice():
+    """One row of score 1 for candidate 0 becomes one of score -1: the law of the winner, in closed form."""
+    channel = Noisy(Plan.for_budget(2.0, 1e-6, steps=1, choices=(1.0,), adjacency="replace-one"))
+    base = np.array([0.0, 20.0])
+    scores, allowed = zip(
+        *[channel.measure_scores([Choose(base + row, bound=1.0, units=2)]) for row in ([1.0, -1.0], [-1.0, 1.0])],
+        strict=True,
+    )
+    assert np.abs(scores[0] - scores[1]).max() <= allowed[0]
+
+    def win(gap, scale=2 * allowed[0]):
+        """P(candidate 0 wins) for a lead of `gap` steps under discrete Laplace noise."""
+        decay, reach = math.exp(-1 / scale), int(60 * scale)
+        steps = np.arange(-reach, reach + 1)
+        law = ((1 - decay) / (1 + decay)) ** 2 * decay ** np.abs(steps)
+        law *= (1 + decay**2) / (1 - decay**2) + np.abs(steps)
+        return law[steps >= -gap].sum()
+
+    odds = [win(int(pair[0] - pair[1])) for pair in scores]
+    assert math.log(odds[0] / odds[1]) <= 1.0

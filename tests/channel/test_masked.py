@@ -195,6 +195,7 @@ class Bill:
 
     def charge(self, guarantee):
         self.charges.append(guarantee)
+        return self
 
     def settle(self, guarantee):
         self.charges.append(guarantee)

@@ -7,7 +7,7 @@ import pytest
 from programs import mean_program
 from scipy import stats
 
-from tacit.channel import Bound, Noisy, NormedSum, Outcome, Plan, Sample, Step, Sum, run, run_together
+from tacit.channel import Bound, Clear, Noisy, NormedSum, Outcome, Plan, Sample, Step, Sum, run, run_together
 from tacit.errors import BudgetError, InvalidInputError, ProtocolError, RangeError
 from tacit.privacy import GaussianRelease, gaussian_noise_multiplier
 
@@ -47,9 +47,9 @@ def test_replace_one_uses_the_stated_change():
     assert tighter / plain == pytest.approx(1 / math.sqrt(2), rel=0.02)
 
 
-def two_arrays(shares=None, bound=None):
+def two_arrays(fractions=None, bound=None):
     total = yield Sum(
-        a=np.zeros(20_000), b=np.zeros(20_000), bound=bound or {"a": 1.0, "b": 10.0}, shares=shares, units=3
+        a=np.zeros(20_000), b=np.zeros(20_000), bound=bound or {"a": 1.0, "b": 10.0}, fractions=fractions, units=3
     )
     return Outcome(dict(total))
 
@@ -87,7 +87,8 @@ def test_the_guarantee_is_earned_from_the_transcript():
     earned = channel.guarantee
     assert sum(release.count for release in earned.releases) == 2
     assert 0.5 < earned.epsilon < 0.9  # two of three rounds were used
-    run(mean_program(X, rounds=1), channel)
+    channel = Noisy(Plan.for_budget(1.0, 1e-5, steps=3))
+    run(mean_program(X, rounds=3), channel)
     assert channel.guarantee.epsilon == pytest.approx(1.0, abs=1e-4)
     assert channel.guarantee.epsilon <= 1.0
     assert "1048576 units" in str(channel.guarantee)
@@ -95,7 +96,7 @@ def test_the_guarantee_is_earned_from_the_transcript():
 
 def test_what_was_released_is_recorded_with_its_grid():
     channel = Noisy(Plan.for_budget(1.0, 1e-5, steps=[Step(1, weight=4.0), Step(1)]))
-    run(ask_once(weight=4.0, size=100), channel)
+    run(ask_once(step=Step(weight=4.0), size=100), channel)
     (release,) = channel.transcript.releases
     assert isinstance(release, GaussianRelease)
     assert release.noise_multiplier == pytest.approx(channel.plan.noise_multiplier / 2)
@@ -180,6 +181,7 @@ class Account:
         if self.refuse:
             raise BudgetError("enough budget", 0, "Stop.")
         self.charged.append(guarantee)
+        return self
 
     def settle(self, guarantee):
         self.settled.append(guarantee)
@@ -253,11 +255,10 @@ def test_secure_noise_is_fresh_every_time():
         ({"bound": None}, ProtocolError, "bound"),
         ({"units": None}, ProtocolError, "units"),
         ({"units": 2**20 + 1}, InvalidInputError, "max_units"),
-        ({"weight": 0}, InvalidInputError, "weight"),
         ({"bound": -1}, InvalidInputError, "bound"),
         ({"bound": {"other": 1.0}}, InvalidInputError, "one bound for each"),
-        ({"shares": {"zeros": 1.0}}, InvalidInputError, "shares"),
-        ({"bound": {"zeros": 1.0}, "shares": {"other": 1.0}}, InvalidInputError, "one share"),
+        ({"fractions": {"zeros": 1.0}}, InvalidInputError, "fractions"),
+        ({"bound": {"zeros": 1.0}, "fractions": {"other": 1.0}}, InvalidInputError, "one fraction"),
     ],
 )
 def test_sums_that_cannot_be_protected_are_refused(settings, error, message):
@@ -271,3 +272,51 @@ def test_sums_that_cannot_be_protected_are_refused(settings, error, message):
 def test_plans_that_make_no_sense_are_refused(settings):
     with pytest.raises(InvalidInputError):
         Plan.for_budget(**{"epsilon": 1.0, "delta": 1e-5, **settings})
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_totals_say_how_much_noise_they_carry(adjacency, rate):
+    """The stated standard deviation is that of the numbers, by a chi-squared test at level 1e-6 per array."""
+    size = 40_000
+    plan = Plan.for_budget(1.0, 1e-5, steps=[Step(1, sampling_rate=rate)], adjacency=adjacency)
+    bounds = {"a": Bound(1.0, change=math.sqrt(2)), "b": Bound(10.0)}
+
+    def program():
+        if rate < 1:
+            yield Sample(3, rate)
+        total = yield Sum(a=np.zeros(size), b=np.zeros(size), bound=bounds, fractions={"a": 0.9, "b": 0.1}, units=3)
+        return Outcome({"a": total.a, "b": total.b, "noise": dict(total.noise)})
+
+    found = run(program(), Noisy(plan)).public
+    low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], size)
+    for name in ("a", "b"):
+        assert low <= (found[name] ** 2).sum() / found["noise"][name] ** 2 <= high
+
+
+def test_a_channel_without_noise_says_zero():
+    def program():
+        total = yield Sum(a=[1.0])
+        return Outcome({"noise": total.noise["a"]})
+
+    assert run(program(), Clear()).public["noise"] == 0
+
+
+def test_an_array_cannot_be_named_like_the_noise():
+    with pytest.raises(InvalidInputError, match="noise"):
+        Sum(noise=[1.0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_sums_in_less_than_double_precision_are_refused(dtype):
+    """In float32 one row of norm 1 can move a sum of 65,536 rows by 2: 256 rows of 5/1024 then round up or away."""
+    rows = np.concatenate([np.ones(2**16 - 1), [1.0], np.full(256, 5 * 2.0**-10)]).astype(dtype)[:, None]
+
+    def program():
+        total = yield Sum(rows=rows.sum(axis=0), bound=1.0, units=len(rows))
+        return Outcome({"rows": total.rows})
+
+    account = Account()
+    with pytest.raises(ProtocolError, match="double-precision"):
+        run(program(), Noisy(Plan.for_budget(1.0, 1e-6), spending=account))
+    assert not account.charged

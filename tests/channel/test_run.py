@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from programs import mean_program
 
-from tacit.channel import Clear, NormedSum, Outcome, Sample, Sum, run, run_together
+from tacit.channel import Clear, NormedSum, Outcome, Sample, Step, Sum, run, run_together
 from tacit.errors import InvalidInputError, ProtocolError
 
 X = np.random.default_rng(2).normal(size=(24, 3))
@@ -126,7 +126,7 @@ def asks(ask, rounds=1):
         (Sum(a=[1.0]), Sum(a=[1.0, 2.0])),
         (Sum(a=[1.0]), NormedSum(a=[1.0])),
         (Sum(a=[1.0], bound=1.0), Sum(a=[1.0], bound=2.0)),
-        (Sum(a=[1.0], weight=2.0), Sum(a=[1.0])),
+        (Sum(a=[1.0], step=Step(weight=2.0)), Sum(a=[1.0])),
         (Sum(a=[1.0]), Sample(3, 0.5)),
         (Sample(3, 0.5), Sample(3, 0.6)),
     ],

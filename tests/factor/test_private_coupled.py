@@ -12,7 +12,7 @@ from tacit import Ledger, PrivateCoupledFactorization, Relation
 from tacit.channel import Noisy, Plan, Step, run_together
 from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
 from tacit.factor.coupled.private_cells import UnitCells
-from tacit.factor.coupled.private_entries import EntryWeights
+from tacit.factor.coupled.private_entries import cell_split
 from tacit.factor.coupled.private_gradient import Cells, clipped_gradients
 from tacit.factor.coupled.private_layout import problems_of
 from tacit.factor.coupled.private_settings import Settings
@@ -232,16 +232,15 @@ def test_a_site_in_another_process_can_run_the_program():
 
 
 def test_what_noise_would_drown_is_not_asked_for():
-    settings = Settings(5, 4, 250, 1.0, "film", False, noise_guess=3.0, n_listed=100_000)
-    assert set(settings.shares) == {"first", "second", "regressions"}
-    blurred = Settings(5, 4, 250, 1.0, "film", False, noise_guess=30.0, n_listed=600)
-    assert set(blurred.shares) == {"first"}
-    drowned = Settings(5, 4, 250, 1.0, "film", True, noise_guess=30.0, n_listed=100)
-    assert not drowned.shares
+    settings = Settings(5, 4, 250, "film", False, planned_noise=3.0, n_listed=100_000)
+    assert set(settings.split) == {"mean", "first", "second", "regressions"}
+    blurred = Settings(5, 4, 250, "film", False, planned_noise=30.0, n_listed=600)
+    assert set(blurred.split) == {"mean", "first"}
+    drowned = Settings(5, 4, 250, "film", True, planned_noise=30.0, n_listed=100)
+    assert set(drowned.split) == {"mean"}
     for one in (settings, blurred, drowned):
-        assert sum(step.count * step.weight for step in one.steps()) == pytest.approx(1.0)
-        for_cells = EntryWeights.of(one, 2)
-        assert sum(step.count * step.weight for step in for_cells.steps(2)) == pytest.approx(1.0)
+        assert one.split.total == pytest.approx(1.0)
+        assert cell_split(one, 2).total == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("unit", ["user", "cell"])

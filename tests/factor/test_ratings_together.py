@@ -9,7 +9,7 @@ from tacit.channel import Clear, Noisy, Plan, run, run_together
 from tacit.data import make_ratings
 from tacit.errors import ProtocolError
 from tacit.factor.ratings.als import als_program
-from tacit.factor.ratings.item_moments import Settings, item_program, planned_steps
+from tacit.factor.ratings.item_moments import Settings, item_program
 from tacit.factor.ratings.non_negative import rating_nmf_program
 from tacit.factor.ratings.table import read_ratings
 
@@ -31,7 +31,7 @@ def budgets(users):
 
 
 def private(plan, personal=False):
-    settings = Settings(3, ROUNDS, N_ITEMS, 0.0 if plan is None else plan.noise_multiplier)
+    settings = Settings(3, ROUNDS, N_ITEMS)
 
     def program(users):
         table = table_of(users)
@@ -71,7 +71,7 @@ def test_without_noise_holders_together_are_the_pooled_fit(method):
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 def test_with_the_same_noise_holders_together_are_the_pooled_private_fit(adjacency, personal):
     """The noise is added once, to the total, and is the same: what is left is the grid that every term is rounded to."""
-    plan = Plan.for_budget(50.0, 1e-6, steps=planned_steps(ROUNDS), unit="user", adjacency=adjacency)
+    plan = Plan.for_budget(50.0, 1e-6, steps=Settings(3, ROUNDS, N_ITEMS).split, unit="user", adjacency=adjacency)
     program = private(plan, personal)
     alone, shared = Noisy(plan, insecure_seed=7), Noisy(plan, insecure_seed=7)
     pooled = run(program(range(N_USERS)), alone).public

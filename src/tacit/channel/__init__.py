@@ -6,9 +6,10 @@ from tacit.channel.fixedpoint import Grid
 from tacit.channel.neighbours import NeighbourReport, check_neighbours
 from tacit.channel.noisy import Noisy
 from tacit.channel.observe import TotalsOnly, observing
-from tacit.channel.plan import Plan, Step
+from tacit.channel.plan import Plan
 from tacit.channel.program import Outcome, Program
 from tacit.channel.run import Channel, on_public_data, run, run_together
+from tacit.channel.split import Split, Step
 from tacit.channel.transcript import Entry, Transcript
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Plan",
     "Program",
     "Sample",
+    "Split",
     "Step",
     "Sum",
     "Total",

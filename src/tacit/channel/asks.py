@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.channel.split import Step
+from tacit.errors import InvalidInputError, parameter
 from tacit.validation import check_count, check_positive, check_rate
 
 
@@ -42,10 +44,19 @@ class Bound:
 
 
 class Total(Mapping[str, NDArray[np.float64]]):
-    """The totals of a `Sum`, by name: ``total.WX`` or ``total["WX"]``."""
+    """The totals of a `Sum`, by name: ``total.WX`` or ``total["WX"]``.
 
-    def __init__(self, arrays: Mapping[str, NDArray[np.float64]]) -> None:
+    Attributes
+    ----------
+    noise : mapping of name to float
+        Standard deviation of the noise in every number of each array, as the channel added it: for its adjacency, its
+        sampling rate, and the noise shares of all parties. Zero in a channel without noise; NaN for the direction of a
+        noisy total (`NormedSum`), which has no single one. It is public: bounds, plan and the number of parties set it.
+    """
+
+    def __init__(self, arrays: Mapping[str, NDArray[np.float64]], noise: Mapping[str, float] | None = None) -> None:
         self._arrays = dict(arrays)
+        self.noise = MappingProxyType(dict.fromkeys(self._arrays, 0.0) if noise is None else dict(noise))
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
         return self._arrays[name]
@@ -70,13 +81,15 @@ class Sum:
     ----------
     **arrays : array_like
         This holder's terms, by name. Names and shapes are public and must not depend on private data.
+        A channel with noise takes double precision only: its sensitivity covers the rounding of double-precision
+        additions, not of shorter ones.
     bound : float, Bound, or mapping of name to either, optional
-        How far one unit can move the arrays: one number for all arrays joined into one vector, or one an array. A
+        How far one unit can move the arrays: one number for all arrays joined into one vector, or one per array. A
         channel with noise sizes its noise by it and refuses a sum without one.
-    shares : mapping of name to float, optional
-        With a bound an array: the share of this sum's budget that goes to each; equal if not given.
-    weight : float, default=1
-        This sum's share of the whole budget, relative to the plan's other sums.
+    fractions : mapping of name to float, optional
+        With one bound per array: the fraction of this sum's budget that each array gets; equal if not given.
+    step : Step, optional
+        The step of the plan that this sum is: one of the values of the run's `Split`. ``Step()`` if not given.
     units : int, optional
         How many units were added up here. It never leaves the holder; a noisy channel checks that it is within the
         number for which the bound covers the rounding of floating-point addition.
@@ -88,19 +101,24 @@ class Sum:
         self,
         *,
         bound: float | Bound | Mapping[str, float | Bound] | None = None,
-        shares: Mapping[str, float] | None = None,
-        weight: float = 1.0,
+        fractions: Mapping[str, float] | None = None,
+        step: Step | None = None,
         units: int | None = None,
         **arrays: ArrayLike,
     ) -> None:
-        if not arrays:
+        if not arrays or "noise" in arrays:
             raise InvalidInputError(
-                "at least one array to total", words("none"), "Name the statistics: Sum(WX=..., WW=...)."
+                "at least one array to total, none of them named 'noise'",
+                parameter(sorted(arrays)),
+                "Name the statistics: Sum(WX=..., WW=...). `total.noise` is the noise of each.",
             )
-        self.arrays = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
+        given = {name: np.asarray(array) for name, array in arrays.items()}
+        self.short = tuple(name for name, array in given.items() if array.dtype.kind == "f" and array.itemsize < 8)
+        """Names of the arrays that were given in less than double precision."""
+        self.arrays = {name: np.asarray(array, dtype=np.float64) for name, array in given.items()}
         self.bound = _checked_bound(bound, self.arrays)
-        self.shares = _checked_shares(shares, self.bound)
-        self.weight = check_positive(weight, "weight")
+        self.fractions = _checked_fractions(fractions, self.bound)
+        self.step = Step() if step is None else step
         self.units = None if units is None else check_count(units, "units", least=0)
 
     @property
@@ -112,7 +130,7 @@ class Sum:
         """Everything about the ask that is public; all holders, and all neighbouring data sets, must agree on it."""
         shapes = tuple((name, array.shape) for name, array in self.arrays.items())
         bound = tuple(self.bound.items()) if isinstance(self.bound, dict) else self.bound
-        return (self.kind, shapes, bound, tuple(self.shares.items()), self.weight)
+        return (self.kind, shapes, bound, tuple(self.fractions.items()), self.step)
 
 
 class NormedSum(Sum):
@@ -164,7 +182,7 @@ class Choose:
         self.scores = np.atleast_1d(np.asarray(scores, dtype=np.float64))
         if self.scores.ndim != 1 or self.scores.size == 0:
             raise InvalidInputError(
-                "one score a candidate", parameter(self.scores.shape), "Give a list with at least one score."
+                "one score per candidate", parameter(self.scores.shape), "Give a list with at least one score."
             )
         self.bound = check_positive(bound, "bound")
         self.units = None if units is None else check_count(units, "units", least=0)
@@ -201,19 +219,23 @@ def _checked_bound(
     return {name: _as_bound(bound[name]) for name in arrays}
 
 
-def _checked_shares(shares: Mapping[str, float] | None, bound: Bound | dict[str, Bound] | None) -> dict[str, float]:
+def _checked_fractions(
+    fractions: Mapping[str, float] | None, bound: Bound | dict[str, Bound] | None
+) -> dict[str, float]:
     if not isinstance(bound, dict):
-        if shares is not None:
+        if fractions is not None:
             raise InvalidInputError(
-                "shares together with one bound an array",
-                parameter(shares),
+                "fractions together with one bound per array",
+                parameter(fractions),
                 "Give `bound` as a mapping from array name to norm.",
             )
         return {}
-    given = dict.fromkeys(bound, 1.0) if shares is None else dict(shares)
+    given = dict.fromkeys(bound, 1.0) if fractions is None else dict(fractions)
     if set(given) != set(bound):
         raise InvalidInputError(
-            f"one share for each of {sorted(bound)}", parameter(sorted(given)), "Give every array its share."
+            f"one fraction for each of {sorted(bound)}",
+            parameter(sorted(given)),
+            "Give every array its fraction of the budget.",
         )
-    values = [check_positive(given[name], "shares") for name in bound]
+    values = [check_positive(given[name], "fractions") for name in bound]
     return {name: value / math.fsum(values) for name, value in zip(bound, values, strict=True)}

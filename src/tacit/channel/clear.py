@@ -26,6 +26,9 @@ class Clear:
     def __init__(self, *, keep_values: bool = False) -> None:
         self.transcript = Transcript(keep_values)
 
+    def open(self) -> None:
+        """There is nothing to begin."""
+
     def exchange(self, asks: Sequence[Sum]) -> Total:
         """Add the holders' terms in floating point, in the order of the holders."""
         totals = {name: sum((ask.arrays[name] for ask in asks[1:]), asks[0].arrays[name]) for name in asks[0].names}

@@ -121,6 +121,9 @@ class Masked:
         self._ring = Ring(words)
         self._norms_seen = False
 
+    def open(self) -> None:
+        """There is nothing to begin."""
+
     def exchange(self, asks: Sequence[Sum]) -> Total:
         """Return the totals of all parties: the exact sum of the terms on the grid, the same bits everywhere."""
         ask = _one(asks)

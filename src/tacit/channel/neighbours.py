@@ -117,6 +117,9 @@ class _Observed:
     def guarantee(self) -> Guarantee:
         return self.channel.guarantee
 
+    def open(self) -> None:
+        self.channel.open()
+
     def conclude(self, public: Mapping[str, Any]) -> None:
         self.channel.conclude(public)
 
@@ -165,8 +168,7 @@ class _Replayer(_Observed):
         recorded = self._next(asks[0].signature())
         measured = self.channel.measure(asks)
         self._compare(asks[0], recorded, measured)
-        # the replay releases nothing, but the channel must know that this step of its plan is used up
-        self.channel.release(asks[0], measured, self.channel._planned_step(asks[0]))
+        self.channel.exchange(asks)  # so that the channel knows which steps of its plan are used up
         answer: Total = recorded.answer
         return answer
 
@@ -206,8 +208,8 @@ class _Replayer(_Observed):
             array = measured[key]
             # `sensitivity` is half the distance under replace-one with everyone taking part (see Noisy._norm_of)
             factor = 2.0 if self.channel.plan.adjacency == "replace-one" else 1.0
-            allowed = factor * (array.sensitivity if took_part else array.rounding)
-            self.log.moved.append(distance / allowed)
+            allowed = factor * array.sensitivity if took_part else 0.0
+            self.log.moved.append(distance / allowed if allowed else 0.0)
             if distance > allowed * (1 + ROUNDING_ALLOWANCE):
                 raise _violation(
                     self.name,

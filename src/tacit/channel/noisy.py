@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel.asks import Bound, Choose, NormedSum, Sample, Sum, Total, normalise_columns
+from tacit.channel.budget import Account, BudgetedRun
 from tacit.channel.fixedpoint import Grid, exact_sum
-from tacit.channel.plan import Plan, Step
+from tacit.channel.plan import Plan
 from tacit.channel.run import lengths_of
+from tacit.channel.sampling import PoissonSampling
 from tacit.channel.sensitivity import LEAST_STEPS_PER_ROUNDING, Measured, scales, with_float_errors
 from tacit.channel.together import ONE_WORD, Alone, Together
 from tacit.channel.transcript import Transcript
-from tacit.errors import BudgetError, InvalidInputError, ProtocolError, parameter, words
+from tacit.errors import InvalidInputError, ProtocolError, parameter, words
 from tacit.privacy.entropy import insecure_generator
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import discrete_gaussian, discrete_laplace
-from tacit.privacy.releases import ExponentialRelease, GaussianRelease
+from tacit.privacy.releases import GaussianRelease
 from tacit.validation import check_count
 
 LEAST_SHARE = 32.0
 SHARE_RESERVE = 2.0**-40
 """A share is this much wider than its root says, so that rounding the root takes nothing off the honest shares' sum."""
-
-
-class Charging(Protocol):
-    """Where a run is charged; a `tacit.privacy.Spending` is one."""
-
-    def charge(self, guarantee: Guarantee) -> None:
-        """Charge the whole plan, before anything is released; refuse by raising."""
-
-    def settle(self, guarantee: Guarantee) -> None:
-        """Correct the charge to what was really released."""
 
 
 class Noisy:
@@ -48,12 +39,16 @@ class Noisy:
         How many sums there will be and how much noise each gets. A sum that was not planned is refused.
     max_units : int, default=2**20
         Public upper bound on the number of units a holder adds up; it enters the bound on rounding errors.
-    spending : Charging, optional
-        Charged with the whole plan before the first release, corrected when the run ends.
+    spending : Account, optional
+        Charged with the whole plan before the first release, settled when the run ends.
     keep_values : bool, default=False
         Keep the released numbers in the transcript.
     insecure_seed : int, optional
         For tests only: reproducible noise. It voids the guarantee.
+
+    Notes
+    -----
+    A channel serves one run (`tacit.channel.budget`): a second one is refused.
 
     Privacy
     -------
@@ -71,72 +66,75 @@ class Noisy:
         plan: Plan,
         *,
         max_units: int = 2**20,
-        spending: Charging | None = None,
+        spending: Account | None = None,
         keep_values: bool = False,
         insecure_seed: int | None = None,
     ) -> None:
         self.plan = plan
         self.max_units = check_count(max_units, "max_units")
         self.transcript = Transcript(keep_values)
-        self._spending = spending
-        self._charged = False
         self._together: Together = Alone()
-        self._used: Counter[tuple[float, float]] = Counter()
-        self._chosen = 0
-        self._rate = 1.0
+        self._budget = BudgetedRun(plan, spending, self._together)
+        self._sampling = PoissonSampling()
         self._insecure_seed = insecure_seed
         self._insecure = None if insecure_seed is None else insecure_generator(insecure_seed)
 
     def joined(self, together: Together) -> Noisy:
         """Return this channel, made to add up over the parties, each of which adds its share of the noise."""
-        self._together = together
+        self._together = self._budget.memory = together
         if self._insecure_seed is not None:  # even insecure noise is drawn by each party for itself
             self._insecure = insecure_generator(self._insecure_seed + together.index)
         return self
 
+    def open(self) -> None:
+        """Begin the one run that this channel serves."""
+        self._budget.open()
+
     def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
         """Draw each holder's Poisson sample for the next sum, from the secure generator."""
-        if self._rate != 1:
-            raise ProtocolError(
-                "a Sum after every Sample",
-                words("a second Sample"),
-                "The rate accounted would not be that of the first.",
-            )
-        self._rate = asks[0].rate
-        generator = self._insecure or self._together.sampler()
-        return [generator.random(ask.units) < ask.rate for ask in asks]
+        return self._sampling.draw(asks, self._insecure or self._together.sampler())
 
     def exchange(self, asks: Sequence[Sum]) -> Total:
         """Total, add noise, record: nothing leaves before every check has passed and the ledger was charged."""
+        ask, rate = asks[0], self._sampling.rate
         measured = self.measure(asks)
-        step = self._planned_step(asks[0])
-        self._charge_once()
-        return self.release(asks[0], measured, step)
+        step = self._budget.planned(ask.step, rate)
+        release = GaussianRelease(
+            name="+".join(ask.names),
+            noise_multiplier=self.plan.multiplier(ask.step.weight),
+            sampling_rate=rate,
+            lattice_sigma=min(array.sigma for array in measured.values()),
+            dimension=max(1, sum(array.integers.size for array in measured.values())),
+        )
+        shares = {name: self._share(array) for name, array in measured.items()}
+        self._budget.take(step, release)
+        self._sampling.spend()
+        total = self._released(ask, measured, shares)
+        self.transcript.add(ask.kind, total, release=release)
+        return total
 
     def choose(self, asks: Sequence[Choose]) -> int:
         """Return the winner by report-noisy-max (Dwork & Roth 2014, section 3.3), with discrete Laplace noise."""
         if self._together.parties > 1:
             raise ProtocolError("sums only, among parties", words("a Choose"), "Make the choice before, or alone.")
         scores, sensitivity = self.measure_scores(asks)
-        if self._chosen >= len(self.plan.choices):
-            raise _not_planned(f"{len(self.plan.choices)} choices")
-        self._charge_once()
-        epsilon = self.plan.choices[self._chosen]
-        noise = discrete_laplace(2 * sensitivity / epsilon, scores.shape, generator=self._insecure)
+        release = self._budget.take_choice()
+        noise = discrete_laplace(2 * sensitivity / release.epsilon, scores.shape, generator=self._insecure)
         winner = int(np.argmax(scores + noise))
-        self._chosen += 1
-        self.transcript.add(
-            "choice", {"choice": np.array([float(winner)])}, release=ExponentialRelease("choice", epsilon=epsilon)
-        )
+        self.transcript.add("choice", {"choice": np.array([float(winner)])}, release=release)
         return winner
 
     def measure_scores(self, asks: Sequence[Choose]) -> tuple[NDArray[np.int64], float]:
-        """Put the total scores on a grid, and say how many of its steps one unit can move any of them."""
+        """Put the total scores on a grid; return them and how many grid steps one unit can move any of them.
+
+        Replacing a unit takes one score of at most the bound away and adds another: twice the bound.
+        """
         for ask in asks:
             self._check_units(ask.units, "a Choose")
         grid = Grid(math.floor(math.log2(asks[0].bound / LEAST_STEPS_PER_ROUNDING)))
         scores = exact_sum([grid.encode(ask.scores) for ask in asks])
-        return scores, with_float_errors(asks[0].bound, self.max_units) / grid.step + 1.0
+        moves = 2 if self.plan.adjacency == "replace-one" else 1
+        return scores, moves * with_float_errors(asks[0].bound, self.max_units) / grid.step + 1.0
 
     def measure(self, asks: Sequence[Sum]) -> dict[str, Measured]:
         """Put every array's total on its grid; no noise yet, nothing leaves."""
@@ -147,26 +145,35 @@ class Noisy:
                     words(f"a Sum of {ask.names} without one"),
                     "State `bound=`.",
                 )
+            if ask.short:
+                raise ProtocolError(
+                    "double-precision sums",
+                    words(f"{ask.short} in single or half precision"),
+                    "Convert each unit's contribution to float64 before adding: the sensitivity does not cover the rounding "
+                    "of shorter additions.",
+                )
             self._check_units(ask.units, f"a Sum of {ask.names}")
         first = asks[0]
         joint = sum(array.size for array in first.arrays.values())
-        found = {}
+        measured = {}
         for name, array in first.arrays.items():
             norm, dimension = self._norm_of(first, name), array.size
-            weight = first.weight
+            weight = first.step.weight
             if isinstance(first.bound, dict):
-                weight *= first.shares[name]
+                weight *= first.fractions[name]
             else:
                 dimension = joint  # one vector: its rounding counts once, over all its numbers
             grid, sensitivity, sigma = scales(norm, max(dimension, 1), self.plan.multiplier(weight), self.max_units)
             integers = exact_sum([grid.encode(ask.arrays[name]) for ask in asks])
-            slack = sensitivity - norm / grid.step
-            found[name] = Measured(integers, grid, sensitivity, slack, sigma)
-        return found
+            measured[name] = Measured(integers, grid, sensitivity, sigma)
+        return measured
 
-    def release(self, ask: Sum, measured: dict[str, Measured], step: tuple[float, float]) -> Total:
-        """Add the noise and record what was released."""
-        noised = [array.integers + self._noise(array) for array in measured.values()]
+    def _released(self, ask: Sum, measured: dict[str, Measured], shares: dict[str, float]) -> Total:
+        """Add the noise and total over the parties."""
+        noised = [
+            array.integers + discrete_gaussian(shares[name], array.integers.shape, generator=self._insecure)
+            for name, array in measured.items()
+        ]
         added = self._together.add(
             ONE_WORD.of_integers(np.concatenate([array.ravel() for array in noised]), parties=self._together.parties),
             ONE_WORD,
@@ -180,38 +187,24 @@ class Noisy:
         }
         if isinstance(ask, NormedSum):
             totals = {name: normalise_columns(array) for name, array in totals.items()}
-        self._used[step] += 1
-        self._rate = 1.0
-        self.transcript.add(
-            ask.kind,
-            totals,
-            release=GaussianRelease(
-                name="+".join(ask.names),
-                noise_multiplier=self.plan.multiplier(ask.weight),
-                sampling_rate=step[1],
-                lattice_sigma=min(array.sigma for array in measured.values()),
-                dimension=max(1, sum(array.integers.size for array in measured.values())),
-            ),
-        )
-        return Total(totals)
+            return Total(totals, dict.fromkeys(totals, math.nan))
+        # every party adds its share, colluding or not
+        spread = math.sqrt(self._together.parties)
+        return Total(totals, {name: shares[name] * spread * array.grid.step for name, array in measured.items()})
 
     def conclude(self, public: Mapping[str, Any]) -> None:
-        """See that all parties ended with the same."""
+        """Check that all parties ended with the same."""
         self._together.agree(lengths_of(public))
 
     def close(self) -> None:
-        """Correct the ledger to what was really released, if less than the plan and not to be resumed."""
-        if self._spending is not None and self._charged and not self._together.resumable:
-            done = [Step(count, weight, rate) for (weight, rate), count in self._used.items() if count]
-            all_sums = sum(step.count for step in done) == sum(step.count for step in self.plan.steps)
-            if not all_sums or self._chosen < len(self.plan.choices):
-                self._spending.settle(self.plan.guarantee(done, self._chosen))
+        """End the run; the ledger is corrected to what was really released, unless the run is to be resumed."""
+        self._budget.close()
 
     @property
     def guarantee(self) -> Guarantee:
         """What the releases so far have earned."""
         earned = Guarantee.from_releases(
-            self.transcript.releases,
+            self._budget.releases,
             delta=self.plan.delta,
             unit=self.plan.unit,
             adjacency=self.plan.adjacency,
@@ -222,27 +215,6 @@ class Noisy:
             return earned.voided("the noise came from a fixed seed (insecure_seed), so anyone can subtract it")
         return earned
 
-    def _planned(self) -> Counter[tuple[float, float]]:
-        planned: Counter[tuple[float, float]] = Counter()
-        for step in self.plan.steps:
-            planned[step.weight, step.sampling_rate] += step.count
-        return planned
-
-    def _planned_step(self, ask: Sum) -> tuple[float, float]:
-        key = (ask.weight, self._rate)
-        if self._used[key] >= self._planned()[key]:
-            raise _not_planned(
-                f"at most {self._planned()[key]} sums of weight {ask.weight:g} at sampling rate {self._rate:g}"
-            )
-        return key
-
-    def _charge_once(self) -> None:
-        if self._spending is not None and not self._charged:
-            self._charged = True
-            if not self._together.charged:
-                self._spending.charge(self.plan.guarantee())
-                self._together.note_charge()
-
     def _counted_on(self) -> str:
         """Say whose noise the guarantee counts on."""
         parties, colluding = self._together.parties, self._together.parties - self._together.honest
@@ -252,7 +224,8 @@ class Noisy:
             return "; the noise of all parties is counted, so this holds against outsiders: a party can subtract its own share"
         return f"; noise is counted as if {colluding} of the {parties} parties pooled what they know"
 
-    def _noise(self, array: Measured) -> NDArray[np.int64]:
+    def _share(self, array: Measured) -> float:
+        """Return the standard deviation, in grid steps, of the noise that this party adds."""
         share = array.sigma / math.sqrt(self._together.honest) * (1 + SHARE_RESERVE)
         if share < LEAST_SHARE:
             raise InvalidInputError(
@@ -260,7 +233,7 @@ class Noisy:
                 parameter(self._together.honest),
                 "Use fewer.",
             )
-        return discrete_gaussian(share, array.integers.shape, generator=self._insecure)
+        return share
 
     def _check_units(self, units: int | None, ask: str) -> None:
         if units is None:
@@ -276,14 +249,6 @@ class Noisy:
         """The norm that the accountant's convention wants: under replace-one it doubles it itself."""
         bound = ask.bound[name] if isinstance(ask.bound, dict) else ask.bound
         assert isinstance(bound, Bound)
-        if self.plan.adjacency == "replace-one" and self._rate == 1:
+        if self.plan.adjacency == "replace-one" and self._sampling.rate == 1:
             return bound.replaced / 2
         return bound.norm
-
-
-def _not_planned(planned: str) -> BudgetError:
-    return BudgetError(
-        f"{planned}, as planned",
-        words("one more"),
-        "Plan all sums and choices before the first: their number may not depend on the data. Nothing was released.",
-    )

@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from tacit.channel.split import Split, Step
 from tacit.errors import InvalidInputError, parameter
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.calibration import gaussian_noise_multiplier, least_multiplier
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.releases import ADJACENCIES, UNITS, ExponentialRelease, GaussianRelease, Release
-from tacit.validation import check_choice, check_count, check_epsilon, check_fit_delta, check_positive, check_rate
+from tacit.validation import check_choice, check_epsilon, check_fit_delta
 
 LEAST_LATTICE_SIGMA = 2.0**12
 MOST_NUMBERS = 2**40
 GRID_RESERVE = 1e-6
 """Relative addition to the noise. It pays, in advance, for the grid of the discrete Gaussian: with noise of at least
 LEAST_LATTICE_SIGMA steps and at most MOST_NUMBERS numbers a sum, the grid takes less than 2e-7 off the multiplier."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """`count` noisy sums of equal weight, on everyone or on a Poisson sample.
-
-    Parameters
-    ----------
-    count : int
-    weight : float
-        Share of the budget of one such sum, relative to the plan's other steps: its noise multiplier is the plan's
-        divided by ``sqrt(weight)``.
-    sampling_rate : float
-    """
-
-    count: int = 1
-    weight: float = 1.0
-    sampling_rate: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_count(self.count, "count")
-        check_positive(self.weight, "weight")
-        check_rate(self.sampling_rate)
 
 
 @dataclass(frozen=True)
@@ -64,7 +42,7 @@ class Plan:
         epsilon: float,
         delta: float,
         *,
-        steps: int | Iterable[Step] = 1,
+        steps: int | Split | Iterable[Step] = 1,
         unit: str = "row",
         adjacency: str = "add-remove",
         choices: Iterable[float] = (),
@@ -75,8 +53,8 @@ class Plan:
         ----------
         epsilon, delta : float
             For the whole run.
-        steps : int or iterable of Step
-            The sums that will be made; an integer stands for that many of weight 1 on everyone.
+        steps : int, Split or iterable of Step
+            The sums that will be made; an integer stands for that many of weight 1 over all units.
         unit, adjacency : str
             See `tacit.privacy.Guarantee`.
         choices : iterable of float
@@ -85,7 +63,7 @@ class Plan:
         epsilon, delta = check_epsilon(epsilon), check_fit_delta(delta)
         check_choice(unit, "unit", UNITS)
         check_choice(adjacency, "adjacency", ADJACENCIES)
-        planned = (Step(count=steps),) if isinstance(steps, int) else tuple(steps)
+        planned = (Step(count=steps),) if isinstance(steps, int) else _listed(steps)
         if not planned:
             raise InvalidInputError(
                 "at least one step", parameter(planned), "Say how many noisy sums the run will make."
@@ -93,9 +71,9 @@ class Plan:
         chosen = tuple(check_epsilon(choice) for choice in choices)
         if sum(chosen) >= epsilon:
             raise InvalidInputError(
-                f"choices that leave something of epsilon {epsilon:g} for the sums",
+                f"the choices' epsilons to add up to less than epsilon={epsilon:g}",
                 parameter(chosen),
-                "Give the choices less.",
+                "Lower them: the sums get what is left.",
             )
         multiplier = _calibrated(epsilon, delta, planned, adjacency, chosen) * (1 + GRID_RESERVE)
         return cls(epsilon, delta, planned, multiplier, unit, adjacency, chosen)
@@ -112,6 +90,10 @@ class Plan:
         ]
         releases += [ExponentialRelease(epsilon=choice) for choice in self.choices[:choices]]
         return Guarantee.from_releases(releases, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
+
+
+def _listed(steps: Split | Iterable[Step]) -> tuple[Step, ...]:
+    return tuple(steps.values()) if isinstance(steps, Mapping) else tuple(steps)
 
 
 def _releases(noise_multiplier: float, steps: Iterable[Step]) -> list[GaussianRelease]:

@@ -26,6 +26,9 @@ class Channel(Protocol):
     def transcript(self) -> Transcript:
         """Everything that left through this channel so far."""
 
+    def open(self) -> None:
+        """Called once, before a run's first ask; a channel that serves one run only refuses the second."""
+
     def exchange(self, asks: Sequence[Sum]) -> Total:
         """Total the asks of the holders in this process (and of others, if the channel reaches them)."""
 
@@ -83,6 +86,7 @@ def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]
         raise InvalidInputError("at least one holder", words("none"), "Give one program a holder.")
     wrap = _interposed.get()
     used = channel if wrap is None else wrap(channel)
+    used.open()  # before the block that closes it: a channel in use elsewhere stays open
     try:
         outcomes = _lock_step(list(programs), used)
         used.conclude(outcomes[0].public)

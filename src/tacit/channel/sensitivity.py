@@ -34,7 +34,6 @@ class Measured:
     integers: NDArray[np.int64]
     grid: Grid
     sensitivity: float
-    rounding: float
     sigma: float
 
 

@@ -26,13 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel import Bound, Outcome, Program, Step, Sum
+from tacit.channel import Bound, Outcome, Program, Split, Sum
 from tacit.factor.moments import pack, unpack
 from tacit.factor.rows import clip_rows, row_norms
 
-SUMS, SPREAD, SECOND = 0.15, 0.02, 0.83
-"""How the three sums share their budget."""
-COUNT_SHARE = 0.1
+SPLIT = Split(sums=0.15, spread=0.02, second=0.83)
+"""How the three sums divide their budget."""
+COUNT_FRACTION = 0.1
+"""Fraction of the first sum's budget that the number of rows gets; the column sums get the rest."""
 BLOCK = 2048
 LEAST_SPREAD = 0.05
 """The clipping length of step 3 is at least this share of the row norm, whatever the noisy spread says."""
@@ -63,19 +64,13 @@ class CentredMoments:
     rank: int
 
 
-def planned_steps(weight: float = 1.0) -> list[Step]:
-    """Return the steps to plan for the three sums; `weight` is their share of the whole plan."""
-    return [Step(weight=weight * share) for share in (SUMS, SPREAD, SECOND)]
-
-
 def centred_moments_program(
     X: Any,
     *,
     row_norm: float,
-    noise_multiplier: float,
     most_columns: int,
     outliers: float | None,
-    weight: float = 1.0,
+    split: Split = SPLIT,
 ) -> Program:
     """One holder's view of the three sums.
 
@@ -84,16 +79,14 @@ def centred_moments_program(
     X : array or CSR matrix, not negative
     row_norm : float
         Rows are clipped to this L2 norm.
-    noise_multiplier : float
-        The plan's, so that the program knows which sums are above the noise; public.
     most_columns : int
         At most so many columns enter the covariance: those with the largest noisy sums.
     outliers : float or None
         Entries of a row may differ from the mean by at most this much; what is beyond counts as an outlier and is cut
         off. (Soft thresholding the difference by `outliers` and taking the result away leaves just that.) The
         clipping of rows comes after it, so the bound stays.
-    weight : float
-        As for `planned_steps`.
+    split : Split
+        With the steps "sums", "spread" and "second".
     """
     rows = clip_rows(X, row_norm)
     units = rows.shape[0]
@@ -101,20 +94,19 @@ def centred_moments_program(
         count=[units],
         total=np.asarray(rows.sum(axis=0)).ravel(),
         bound={"count": 1.0, "total": Bound(row_norm, change=math.sqrt(2) * row_norm)},
-        shares={"count": COUNT_SHARE, "total": 1 - COUNT_SHARE},
-        weight=weight * SUMS,
+        fractions={"count": COUNT_FRACTION, "total": 1 - COUNT_FRACTION},
+        step=split["sums"],
         units=units,
     )
     count = max(float(total["count"][0]), 1.0)
-    sums_noise = noise_multiplier * row_norm / math.sqrt(weight * SUMS * (1 - COUNT_SHARE))
-    columns = columns_above_noise(total.total, sums_noise, most_columns)
+    columns = columns_above_noise(total.total, total.noise["total"], most_columns)
     mean = np.maximum(total.total[columns], 0.0) / count
 
     squares = sum(
         float(np.minimum(row_norms(away) ** 2, row_norm**2).sum()) for away in _distances(rows, columns, mean, outliers)
     )
     spread = yield Sum(
-        spread=[squares], bound=Bound(row_norm**2, change=row_norm**2), weight=weight * SPREAD, units=units
+        spread=[squares], bound=Bound(row_norm**2, change=row_norm**2), step=split["spread"], units=units
     )
     length = math.sqrt(min(max(float(spread.spread[0]) / count, (LEAST_SPREAD * row_norm) ** 2), row_norm**2))
 
@@ -125,11 +117,11 @@ def centred_moments_program(
     second = yield Sum(
         second=pack(outer),
         bound=Bound(length**2, change=math.sqrt(2) * length**2),
-        weight=weight * SECOND,
+        step=split["second"],
         units=units,
     )
-    noise = noise_multiplier * length**2 / math.sqrt(weight * SECOND)
-    covariance, rank = shrink(unpack(second.second, len(columns)) / count, semicircle_edge(noise, len(columns)) / count)
+    edge = semicircle_edge(second.noise["second"], len(columns))
+    covariance, rank = shrink(unpack(second.second, len(columns)) / count, edge / count)
     return Outcome({"moments": CentredMoments(count, columns, mean, covariance, rank)})
 
 

@@ -18,7 +18,8 @@ from tacit.factor.private import PrivateFit
 from tacit.factor.rows import clip_rows
 from tacit.validation import check_positive
 
-SHARES = {"count": 0.02, "total": 0.18, "second": 0.8}
+FRACTIONS = {"count": 0.02, "total": 0.18, "second": 0.8}
+"""How the three arrays of the one sum divide its budget."""
 
 
 def pack(symmetric: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -42,7 +43,7 @@ def nearest_semidefinite(symmetric: NDArray[np.float64]) -> NDArray[np.float64]:
     return repaired
 
 
-def moments_program(X: Any, *, row_norm: float, shares: Mapping[str, float] = SHARES) -> Program:
+def moments_program(X: Any, *, row_norm: float, fractions: Mapping[str, float] = FRACTIONS) -> Program:
     """One holder's view: clip the rows, ask once for count, sum and sum of outer products, divide."""
     rows = clip_rows(X, row_norm)
     second = np.asarray((rows.T @ rows).todense() if hasattr(rows, "todense") else rows.T @ rows)
@@ -52,7 +53,7 @@ def moments_program(X: Any, *, row_norm: float, shares: Mapping[str, float] = SH
         second=pack(second.astype(np.float64)),
         # one row adds 1 to the count, itself to the sum, and its outer product, of norm |x|^2, to the second moment
         bound={"count": 1.0, "total": row_norm, "second": row_norm**2},
-        shares=shares,
+        fractions=fractions,
         units=rows.shape[0],
     )
     count = max(float(total["count"][0]), 1.0)

@@ -24,7 +24,7 @@ def feasible_plan(
     """
     most = min(MOST_NOISE, training.sampling_rate * max_rows)
     try:
-        plan = Plan.for_budget(epsilon, delta, steps=training.planned(), adjacency=adjacency)
+        plan = Plan.for_budget(epsilon, delta, steps=training.split, adjacency=adjacency)
     except InvalidInputError as error:
         if "reachable" not in error.expected:
             raise

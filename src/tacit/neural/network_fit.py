@@ -80,8 +80,7 @@ class PrivateNetwork(PrivateFit):
         inputs, clipped_share = fed(rows, bounds, self.features, shape)
         learner = self._learner(inputs.shape[1], n_outputs, self.hidden)
         plan = self._noise_plan(training, learner)
-        noise = 0.0 if plan is None else plan.multiplier(1 / len(learner.groups))
-        outcome = self._run(X, training_program(learner, inputs, targets, training, noise, self.progress), plan)
+        outcome = self._run(X, training_program(learner, inputs, targets, training, self.progress), plan)
         if plan is not None:
             self.guarantee_ = self.guarantee_.assuming(*self._assuming)
         self.bounds_, self.clipped_share_ = bounds, clipped_share
@@ -89,7 +88,7 @@ class PrivateNetwork(PrivateFit):
         self.hidden_ = None if self.module is not None else [int(width) for width in self.hidden]
         self.weights_, self.count_ = outcome.public["weights"], outcome.public["count"]
         self.loss_curve_ = outcome.private["loss_curve"]
-        self._describe_noise(training, noise)
+        self._describe_noise(training, outcome.public["gradient_noise"])
 
     def _training(self) -> Training:
         check_epsilon(self.epsilon, infinite=True)
@@ -135,8 +134,8 @@ class PrivateNetwork(PrivateFit):
         )
         return plan if self.accounting == "sound" else published_plan(plan, self.accounting, training)
 
-    def _describe_noise(self, training: Training, multiplier: float) -> None:
-        batch = training.sampling_rate * self.count_
+    def _describe_noise(self, training: Training, noise: float) -> None:
+        batch, multiplier = training.sampling_rate * self.count_, noise / training.clip
         if multiplier > batch:
             warnings.warn(
                 f"The noise of each step ({multiplier:.3g} clipped gradients) exceeds what about {batch:.3g} examples can say. "
@@ -144,7 +143,7 @@ class PrivateNetwork(PrivateFit):
                 PrivacyWarning,
                 stacklevel=4,
             )
-        last = training.step_scale(multiplier, self.count_) * training.step_size_at(training.steps - 1)
+        last = training.step_scale(noise, self.count_) * training.step_size_at(training.steps - 1)
         self.step_noise_ = last * multiplier / batch
         self.dropout_rate_ = summarise_rates(self.weights_[-1], self.step_noise_)
 

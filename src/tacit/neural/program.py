@@ -21,12 +21,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.channel import Outcome, Program, Sample, Step, Sum
+from tacit.channel import Outcome, Program, Sample, Split, Step, Sum
 from tacit.errors import TacitError, words
 from tacit.neural.gradients import Learner
 
-COUNT_SHARE = 0.01
-"""Share of the budget that the noisy number of examples gets."""
+COUNT_FRACTION = 0.01
+"""Fraction of the budget that the noisy number of examples gets."""
 KEPT_PART = 0.75
 """Samples are kept from this part of the path on."""
 MOST_STEP_NOISE = 0.01
@@ -72,21 +72,23 @@ class Training:
     random_state: int
 
     @property
-    def count_weight(self) -> float:
-        """Weight of the sum that counts the examples, against 1 for every step."""
-        return COUNT_SHARE * self.steps * self.sampling_rate**2
-
-    def planned(self) -> list[Step]:
-        """Return the sums that a run makes, for its plan."""
-        return [Step(1, self.count_weight), Step(self.steps, 1.0, self.sampling_rate)]
+    def split(self) -> Split:
+        """How the sums divide the budget; the weight of the count is relative to the 1 of every gradient step."""
+        return Split(
+            examples=COUNT_FRACTION * self.steps * self.sampling_rate**2,
+            gradients=Step(self.steps, 1.0, self.sampling_rate),
+        )
 
     def step_size_at(self, step: int) -> float:
         """Return the size of a step, from 0."""
         return self.step_size * float((1 + 10 * step / self.steps) ** -self.decay)
 
-    def step_scale(self, noise_multiplier: float, count: float) -> float:
-        """Return by how much all steps are made smaller, so that the first one's noise is at most MOST_STEP_NOISE."""
-        noise = self.step_size * noise_multiplier / (self.sampling_rate * count)
+    def step_scale(self, noise: float, count: float) -> float:
+        """Return by how much all steps are made smaller, so that the first one's noise is at most MOST_STEP_NOISE.
+
+        `noise` is the standard deviation of the noise in a total of gradients.
+        """
+        noise = self.step_size * noise / (self.sampling_rate * count * self.clip)
         return min(1.0, MOST_STEP_NOISE / noise) if noise > 0 else 1.0
 
     def kept_steps(self) -> set[int]:
@@ -100,14 +102,13 @@ def training_program(
     X: NDArray[np.float32],
     y: NDArray[Any],
     training: Training,
-    noise_multiplier: float,
     progress: Callable[[int], None] | None = None,
 ) -> Program:
     """One holder's view: clip every sampled example's gradient, ask for the noisy total, take the step."""
-    targets = torch.from_numpy(y)
-    answer = yield Sum(count=[len(y)], bound=1.0, weight=training.count_weight, units=len(y))
+    targets, split = torch.from_numpy(y), training.split
+    answer = yield Sum(count=[len(y)], bound=1.0, step=split["examples"], units=len(y))
     count = max(float(answer["count"][0]), 1.0)
-    scale = training.step_scale(noise_multiplier, count)
+    scale, noise = 1.0, 0.0
     theta = learner.weights()
     speed = torch.zeros_like(theta)
     langevin = torch.Generator().manual_seed(training.random_state)
@@ -120,7 +121,10 @@ def training_program(
         totals, losses = learner.clipped_totals(rows, targets[torch.from_numpy(mask)], training.clip)
         _check_finite(losses, step, training.steps)
         curve.append(float(losses.mean()) if len(losses) else float("nan"))
-        noisy = yield _ask(totals, training.clip, len(losses))
+        noisy = yield _ask(totals, training.clip, split["gradients"], len(losses))
+        if step == 0:
+            noise = max(noisy.noise.values())
+            scale = training.step_scale(noise, count)
         total = torch.from_numpy(np.concatenate([noisy[name] for name in totals]))
         slope = total / training.sampling_rate + theta / training.prior**2
         speed = training.momentum * speed + slope / (count * training.clip)
@@ -134,13 +138,14 @@ def training_program(
             kept.append(theta.numpy().astype(np.float32))
         if progress is not None:
             progress(step + 1)
-    return Outcome(public={"weights": np.stack(kept), "count": count}, private={"loss_curve": curve})
+    public = {"weights": np.stack(kept), "count": count, "gradient_noise": noise}
+    return Outcome(public=public, private={"loss_curve": curve})
 
 
-def _ask(totals: dict[str, torch.Tensor], clip: float, units: int) -> Sum:
+def _ask(totals: dict[str, torch.Tensor], clip: float, step: Step, units: int) -> Sum:
     arrays: dict[str, Any] = {name: total.numpy() for name, total in totals.items()}
     bound: Any = clip if len(arrays) == 1 else dict.fromkeys(arrays, clip)
-    return Sum(bound=bound, units=units, **arrays)
+    return Sum(bound=bound, step=step, units=units, **arrays)
 
 
 def _check_finite(losses: torch.Tensor, step: int, steps: int) -> None:

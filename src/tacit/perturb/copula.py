@@ -15,20 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
-from tacit.channel import Bound, Outcome, Program, Step, Sum
+from tacit.channel import Bound, Outcome, Program, Split, Sum
 from tacit.factor.moments import nearest_semidefinite
 from tacit.perturb.public_columns import PublicColumn
 
 HISTOGRAMS, CORRELATION = 0.6, 0.4
-"""How the two sums share the budget."""
-COUNT_SHARE = 0.05
+"""How the two sums divide the budget."""
+COUNT_FRACTION = 0.05
+"""Fraction of the first sum's budget that the class counts get; the histograms get the rest."""
 MOST_SCORE = 4.0
 Matrix = NDArray[np.float64]
 
 
-def planned_steps(n_columns: int) -> list[Step]:
-    """Return the steps to plan: a single column has no correlation."""
-    return [Step(weight=HISTOGRAMS), Step(weight=CORRELATION)] if n_columns > 1 else [Step(weight=HISTOGRAMS)]
+def copula_split(n_columns: int) -> Split:
+    """Return the sums to plan: a single column has no correlation."""
+    if n_columns == 1:
+        return Split(histograms=1.0)
+    return Split(histograms=HISTOGRAMS, correlation=CORRELATION)
 
 
 def copula_program(
@@ -37,7 +40,6 @@ def copula_program(
     *,
     columns: Sequence[PublicColumn],
     n_classes: int,
-    noise_multiplier: float,
 ) -> Program:
     """One holder's view: ask for class counts and histograms; turn rows into scores by them; ask for their products.
 
@@ -48,10 +50,9 @@ def copula_program(
     classes : ndarray of shape (n_rows,)
     columns : sequence of PublicColumn
     n_classes : int
-    noise_multiplier : float
-        The plan's; public. It says how far the correlations are to be trusted.
     """
     units, width = codes.shape
+    split = copula_split(width)
     sizes = [column.bins for column in columns]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     histograms = np.zeros((n_classes, int(starts[-1])))
@@ -65,8 +66,8 @@ def copula_program(
             "counts": Bound(1.0, change=math.sqrt(2)),
             "histograms": Bound(math.sqrt(width), change=math.sqrt(2 * width)),
         },
-        shares={"counts": COUNT_SHARE, "histograms": 1 - COUNT_SHARE},
-        weight=HISTOGRAMS,
+        fractions={"counts": COUNT_FRACTION, "histograms": 1 - COUNT_FRACTION},
+        step=split["histograms"],
         units=units,
     )
     counts = np.maximum(total.counts, 0.0)
@@ -89,13 +90,12 @@ def copula_program(
         products = yield Sum(
             products=(scored.T @ scored)[upper],
             bound=bound,
-            weight=CORRELATION,
+            step=split["correlation"],
             units=units,
         )
         spread = np.add.reduceat(marginals * scores**2, starts[:-1], axis=1)
         scale = np.einsum("c,cj,cl->jl", shares, spread, spread)[upper] * count * kept_by_clipping(width)
-        noise = noise_multiplier * bound.norm / math.sqrt(CORRELATION)
-        correlation = as_correlation(products.products, scale, noise, width)
+        correlation = as_correlation(products.products, scale, products.noise["products"], width)
     return Outcome(public={"count": count, "class_shares": shares, "marginals": marginals, "correlation": correlation})
 
 

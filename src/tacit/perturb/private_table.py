@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.private import PrivateFit
-from tacit.perturb.copula import copula_program, planned_steps, sample_codes
+from tacit.perturb.copula import copula_program, copula_split, sample_codes
 from tacit.perturb.public_columns import PublicColumn, RawTable, public_columns, raw_table
 from tacit.privacy.entropy import insecure_generator, secure_generator
 from tacit.validation import check_count, check_seed
@@ -125,13 +125,12 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("a column beside the label", words("none"), "There is nothing to model.")
         codes = np.column_stack([columns[index].codes(table.columns[index]) for index in kept])
         classes = columns[place].codes(table.columns[place]) if place >= 0 else np.zeros(table.n_rows, dtype=np.intp)
-        plan = self._plan(planned_steps(len(kept)))
+        plan = self._plan(copula_split(len(kept)))
         program = copula_program(
             codes,
             classes,
             columns=[columns[index] for index in kept],
             n_classes=columns[place].bins if place >= 0 else 1,
-            noise_multiplier=0.0 if plan is None else plan.noise_multiplier,
         )
         outcome = self._run(X, program, plan)
         for name, value in outcome.public.items():

@@ -1,8 +1,8 @@
-"""One run's line in a ledger: charged with its whole plan, settled to what it released."""
+"""Where a run is charged: an account of a ledger, and the charge that one run owns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from tacit.privacy.ledger_book import Charge
 
 
-@dataclass
+@dataclass(frozen=True)
 class Spending:
-    """Charge a run to a data set's account.
+    """A data set's account, to charge runs to. It has no state: every charge is a value of its own.
 
     Parameters
     ----------
@@ -21,13 +21,12 @@ class Spending:
     dataset : str
         The account's name.
     purpose : str
-        What the run was for, in a few words.
+        What the run is for, in a few words.
     """
 
     ledger: Ledger
     dataset: str
     purpose: str
-    _charge: Charge | None = field(default=None, init=False)
 
     @classmethod
     def on(cls, ledger: Ledger, dataset: Any, purpose: str) -> Spending:
@@ -36,11 +35,18 @@ class Spending:
 
         return cls(ledger, dataset if isinstance(dataset, str) else fingerprint(dataset), purpose)
 
-    def charge(self, guarantee: Guarantee) -> None:
+    def charge(self, guarantee: Guarantee) -> OpenCharge:
         """Charge `guarantee`; raises before anything is released if the account cannot afford it."""
-        self._charge = self.ledger.charge(self.dataset, guarantee, self.purpose)
+        return OpenCharge(self.ledger, self.ledger.charge(self.dataset, guarantee, self.purpose))
+
+
+@dataclass(frozen=True)
+class OpenCharge:
+    """A charge in a ledger, owned by the run that was charged."""
+
+    ledger: Ledger
+    charge: Charge
 
     def settle(self, guarantee: Guarantee) -> None:
-        """Correct the charge to what was really released."""
-        if self._charge is not None:
-            self.ledger.settle(self._charge, guarantee)
+        """Correct the charge to what was really released; it can be done once."""
+        self.ledger.settle(self.charge, guarantee)

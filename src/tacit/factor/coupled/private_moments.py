@@ -22,14 +22,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from tacit.channel import Bound, Outcome, Program, Sum
+from tacit.channel import Bound, Outcome, Program, Step, Sum
 from tacit.factor.coupled.private_cells import Floats, UnitCells, added
-from tacit.factor.coupled.private_settings import (
-    ACTIVITY_SHARE,
-    GRAM_SHARE,
-    MEAN_VARIANCE,
-    Settings,
-)
+from tacit.factor.coupled.private_settings import MEAN_VARIANCE, REGRESSION_FRACTIONS, Settings
 from tacit.factor.coupled.private_shrink import shrunk_biases, shrunk_mean
 from tacit.factor.coupled.private_side import ENTITY_BIAS, Side, constant
 from tacit.factor.moments import pack, unpack
@@ -67,22 +62,21 @@ def moments_program(cells: UnitCells, settings: Settings, features: Mapping[str,
     averages = cells.per_entity(cells.values) / np.maximum(cells.counts, 1)
     centred = np.clip(cells.values - averages[cells.entity], -1.0, 1.0)
     terms = np.stack([np.ones(len(centred)), RATING_WEIGHT * centred], axis=1)
+    split = settings.split
     level = yield Sum(
         entities=[active.sum(), (active * averages).sum()],
         bound=Bound(math.sqrt(2), change=2.0),
-        weight=settings.mean_weight,
+        step=split["mean"],
         units=cells.n_entities,
     )
-    mean = _mean(level.entities, cells.sizes[entity], settings)
+    mean = _mean(level.entities, cells.sizes[entity], level.noise["entities"])
     if settings.only_the_mean:
         return constant(mean, cells, entity, settings)
     n_users = float(cells.sizes[entity])
 
     sums, norms = _normed(cells, dict.fromkeys(names, terms))
-    shares = settings.shares
-    weight = shares["first"]
-    total = yield Sum(rows=sums, bound=1.0, weight=weight, units=cells.n_entities)
-    sigma = settings.sigma(weight)
+    total = yield Sum(rows=sums, bound=1.0, step=split["first"], units=cells.n_entities)
+    sigma = total.noise["rows"]
     found: dict[str, ItemPosterior] = {}
     popularity = _by_name(cells, names, total["rows"])
     for name in names:
@@ -97,7 +91,7 @@ def moments_program(cells: UnitCells, settings: Settings, features: Mapping[str,
         )
         found[name] = ItemPosterior.of_biases(mean, biases, seen, sigma / RATING_WEIGHT, n_users)
 
-    if "second" in shares:
+    if "second" in split:
         assert settings.lead is not None
         size = min(settings.popular, cells.sizes[settings.lead])
         popular = np.sort(np.argsort(-popularity[settings.lead][:, 0], kind="stable")[:size])
@@ -105,13 +99,13 @@ def moments_program(cells: UnitCells, settings: Settings, features: Mapping[str,
             second=pack(_second_moment(cells, _side(found, mean, NOISE), settings.lead, popular)),
             # outer products of vectors of norm 1 are at most sqrt(2) apart
             bound=Bound(1.0, change=math.sqrt(2)),
-            weight=shares["second"],
+            step=split["second"],
             units=cells.n_entities,
         )
         lead = found[settings.lead]
         factors, spread = loadings(
             unpack(second.second, size),
-            settings.sigma(shares["second"]),
+            second.noise["second"],
             lead.weights[popular],
             n_users,
             settings.rank,
@@ -123,48 +117,50 @@ def moments_program(cells: UnitCells, settings: Settings, features: Mapping[str,
             for name, one in found.items()
         }
 
-    noise, weight = NOISE, shares.get("regressions", 0.0) / settings.rounds
-    parts = {"rows": 1 - GRAM_SHARE - ACTIVITY_SHARE, "grams": GRAM_SHARE, "activity": ACTIVITY_SHARE}
-    for _ in range(settings.rounds if weight else 0):
+    noise = NOISE
+    for _ in range(split["regressions"].count if "regressions" in split else 0):
         most, arrays = _regression(cells, found, _side(found, mean, noise), norms)
         bound = {
             "rows": Bound(1.0),
             "grams": Bound(most, change=math.sqrt(2) * most),
             "activity": Bound(math.sqrt(2), change=math.sqrt(2)),
         }
-        answer = yield Sum(bound=bound, shares=parts, weight=weight, units=cells.n_entities, **arrays)
+        answer = yield Sum(
+            bound=bound,
+            fractions=REGRESSION_FRACTIONS,
+            step=split["regressions"],
+            units=cells.n_entities,
+            **arrays,
+        )
         activity = max(float(answer.activity[0]), 1.0)
         noise = float(np.clip(answer.activity[1] / activity, LEAST_NOISE, 1.0))
         corrections = _by_name(cells, names, answer.rows)
         for place, name in enumerate(names):
             gram = unpack(answer.grams[place], found[name].size) / activity
-            found[name] = found[name].corrected(
-                corrections[name], gram, settings.sigma(weight * parts["rows"]), RARE_GAIN
-            )
+            found[name] = found[name].corrected(corrections[name], gram, answer.noise["rows"], RARE_GAIN)
     side = _side(found, mean, noise)
     own = None
     if settings.release_own:
-        own = yield from release_own(cells, side, entity, settings)
+        own = yield from release_own(cells, side, entity, split["own"])
     return Outcome({"mean": mean, "noise": noise, "own": own, **{f"rows:{name}": side.rows[name] for name in names}})
 
 
-def _mean(noisy: Floats, listed: int, settings: Settings) -> float:
+def _mean(noisy: Floats, listed: int, noise: float) -> float:
     """Return the mean; where the noise is strong, the length of the public list stands for the weight of the entities."""
-    noise = settings.sigma(settings.mean_weight) * math.sqrt(2)
     doubt = (listed / 4) ** 2
     weight = (float(noisy[0]) * doubt + USUAL_ACTIVITY * listed * noise**2) / (doubt + noise**2)
     return shrunk_mean(float(noisy[1]), float(np.clip(weight, 1.0, listed)), noise, MEAN_VARIANCE)
 
 
-def release_own(cells: UnitCells, side: Side, entity: str, settings: Settings) -> Generator[Sum, Any, Floats]:
+def release_own(cells: UnitCells, side: Side, entity: str, step: Step) -> Generator[Sum, Any, Floats]:
     """Release the entities' own factors: solved, cut off at a length, noised; return them shrunk to what the noise leaves."""
     solved = side.solve(cells) * np.sqrt(side.precision)  # so that all entries have a spread of about 1
     lengths = np.linalg.norm(solved, axis=1)
     solved *= (np.minimum(1.0, OWN_LONGEST / np.maximum(lengths, 1e-12)) * (cells.counts > 0))[:, None]
     rows = np.zeros((cells.sizes[entity], side.size))
     rows[cells.offset : cells.offset + len(solved)] = solved
-    total = yield Sum(own=rows, bound=OWN_LONGEST, weight=settings.own_weight, units=cells.n_entities)
-    spread, noise = OWN_LONGEST**2 / side.size, settings.sigma(settings.own_weight) * OWN_LONGEST
+    total = yield Sum(own=rows, bound=OWN_LONGEST, step=step, units=cells.n_entities)
+    spread, noise = OWN_LONGEST**2 / side.size, total.noise["own"]
     shrunk: Floats = total.own * spread / (spread + noise**2) / np.sqrt(side.precision)
     return shrunk
 

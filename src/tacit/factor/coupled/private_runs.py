@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from tacit.channel import Plan, Program, Step
+from tacit.channel import Plan, Program, Split, Step
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.private_cells import UnitCells
-from tacit.factor.coupled.private_entries import CELLS_AN_ENTITY, EntryWeights, entries_program
+from tacit.factor.coupled.private_entries import CELLS_PER_ENTITY, cell_split, entries_program
 from tacit.factor.coupled.private_features import public_features
 from tacit.factor.coupled.private_layout import Problem
 from tacit.factor.coupled.private_moments import moments_program
@@ -50,17 +50,14 @@ def moments_run(model: Any, problems: Sequence[Problem], cells: Sequence[Sequenc
         rank=next(iter(first.ranks[letter] for letter in relation.spec.summed)),
         rounds=model.rounds,
         popular=model.popular,
-        noise_multiplier=0.0,
         lead=max(common, key=lambda name: first.sizes[name]) if common else None,
         release_own=model.protect == "user",
-        noise_guess=gaussian_noise_multiplier(model.epsilon, model.delta, adjacency=model.adjacency)
+        planned_noise=gaussian_noise_multiplier(model.epsilon, model.delta, adjacency=model.adjacency)
         if is_private
         else 0.0,
-        n_listed=first.sizes[first.entity] * (CELLS_AN_ENTITY if by_cell else 1),
+        n_listed=first.sizes[first.entity] * (CELLS_PER_ENTITY if by_cell else 1),
     )
-    steps = EntryWeights.of(settings, len(first.others)).steps(len(first.others)) if by_cell else settings.steps()
-    plan = _plan(model, steps)
-    settings = replace(settings, noise_multiplier=0.0 if plan is None else plan.noise_multiplier)
+    plan = _plan(model, cell_split(settings, len(first.others)) if by_cell else settings.split)
     make = entries_program if by_cell else moments_program
     programs = [
         make(mine[0], settings, public_features(problem), first.entity)
@@ -96,7 +93,7 @@ def gradient_run(model: Any, problems: Sequence[Problem], cells: Sequence[Sequen
     return Run(programs, plan)
 
 
-def _plan(model: Any, steps: list[Step]) -> Plan | None:
+def _plan(model: Any, steps: Split | list[Step]) -> Plan | None:
     if math.isinf(model.epsilon):
         return None
     return Plan.for_budget(model.epsilon, model.delta, steps=steps, unit=model.unit, adjacency=model.adjacency)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tacit.channel import Step
+from tacit.channel import Split, Step
 
 FIRST, SECOND, REGRESSIONS = 0.15, 0.20, 0.65
-"""As in `tacit.factor.ratings.item_moments`; what is left out leaves its share to the others."""
-GRAM_SHARE, ACTIVITY_SHARE = 0.04, 0.02
+"""As in `tacit.factor.ratings.item_moments`; what is left out leaves its part to the others."""
+REGRESSION_FRACTIONS = {"rows": 0.94, "grams": 0.04, "activity": 0.02}
 MEAN_ERROR, LEAST_MEAN_WEIGHT, MOST_MEAN_WEIGHT = 0.02, 0.005, 0.8
 """The mean gets what it takes to know it to this, on a scale from -1 to 1, within limits."""
 MOST_MEAN_BLUR = 0.1
@@ -36,14 +36,12 @@ class Settings:
         Number of regressions.
     popular : int
         At most so many rows of the largest factor enter the second moment.
-    noise_multiplier : float
-        The plan's; 0 without noise.
     lead : str or None
         The shared factor with the most rows; None if none is shared.
     release_own : bool
         Whether the protected entities' factors are released.
-    noise_guess : float
-        The noise multiplier of one sum with the whole budget; public, it says how strong the noise will be.
+    planned_noise : float
+        The noise multiplier of one sum with the whole budget; public. The split is decided by it, before the plan.
     n_listed : int
         Number of units to expect, as far as it is public.
     """
@@ -51,16 +49,15 @@ class Settings:
     rank: int
     rounds: int
     popular: int
-    noise_multiplier: float
     lead: str | None
     release_own: bool
-    noise_guess: float
+    planned_noise: float
     n_listed: int
 
     @property
     def mean_blur(self) -> float:
         """The noise in the mean, were the whole budget spent on it. Like all that follows from it, this is public."""
-        return self.noise_guess * math.sqrt(2) / self.n_listed
+        return self.planned_noise * math.sqrt(2) / self.n_listed
 
     @property
     def only_the_mean(self) -> bool:
@@ -84,36 +81,25 @@ class Settings:
         """The share of the budget of the entities' own factors."""
         return (1 - self.mean_weight) * OWN if self.release_own else 0.0
 
-    def sigma(self, weight: float) -> float:
-        """Noise of a sum of bound 1 and this weight."""
-        return self.noise_multiplier / math.sqrt(weight)
-
     def worth_a_second_moment(self, entities: int, bound: float, share: float) -> bool:
         """Whether a direction could rise above the noise of a second moment; if not, its budget goes elsewhere."""
-        edge = math.sqrt(2 * self.popular) * self.noise_guess * bound / math.sqrt(share)
+        edge = math.sqrt(2 * self.popular) * self.planned_noise * bound / math.sqrt(share)
         return self.lead is not None and self.rank > 0 and edge <= MOST_EDGE * entities
 
     @property
-    def shares(self) -> dict[str, float]:
-        """How first moments, second moment and regressions share what is left; what noise would drown is left out."""
+    def split(self) -> Split:
+        """How the sums divide the budget; what noise would drown is left out, and its part goes to the others."""
         if self.only_the_mean:
-            return {}
+            return Split(mean=1.0)
         parts = {"first": FIRST}
         if self.worth_a_second_moment(self.n_listed, 1.0, SECOND):
             parts["second"] = SECOND
-        blur = 4 * self.noise_guess / math.sqrt(REGRESSIONS / self.rounds * GRAM_SHARE)
+        blur = 4 * self.planned_noise / math.sqrt(REGRESSIONS / self.rounds * REGRESSION_FRACTIONS["grams"])
         if blur <= MOST_BLUR * self.n_listed:
             parts["regressions"] = REGRESSIONS
-        return {name: self.left * part / sum(parts.values()) for name, part in parts.items()}
-
-    def steps(self) -> list[Step]:
-        """Return the sums to plan for."""
-        shares = self.shares
-        if self.only_the_mean:
-            return [Step(weight=1.0)]
-        planned = [Step(weight=self.mean_weight), Step(weight=shares["first"])]
-        if "second" in shares:
-            planned.append(Step(weight=shares["second"]))
-        if "regressions" in shares:
-            planned.append(Step(count=self.rounds, weight=shares["regressions"] / self.rounds))
-        return [*planned, Step(weight=self.own_weight)] if self.release_own else planned
+        steps: dict[str, float | Step] = {name: self.left * part / sum(parts.values()) for name, part in parts.items()}
+        if "regressions" in parts:
+            weight = self.left * REGRESSIONS / sum(parts.values()) / self.rounds
+            steps["regressions"] = Step(count=self.rounds, weight=weight)
+        own: dict[str, float | Step] = {"own": self.own_weight} if self.release_own else {}
+        return Split(mean=self.mean_weight, **steps, **own)

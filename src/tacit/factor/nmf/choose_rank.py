@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tacit.channel import Choose, Outcome, Program
 from tacit.data.split import held_out_by_seed
 from tacit.errors import InvalidInputError, parameter
-from tacit.factor.centred_moments import centred_moments_program, planned_steps
+from tacit.factor.centred_moments import SPLIT, centred_moments_program
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.private import PrivateNMF, dictionary_of
 from tacit.factor.nmf.products import Table
@@ -123,18 +123,16 @@ def _choose_plainly(
 
 def _choose_privately(model: PrivateNMF, X: Any, ranks: Sequence[int], cost: float) -> RankChoice:
     rows = model._checked(X)
-    plan = model._plan(planned_steps(), choices=(CHOICE_SHARE * model.epsilon,))
-    assert plan is not None
-    outcome = model._run(X, _rank_program(rows, model, ranks, cost, plan.noise_multiplier), plan)
+    plan = model._plan(SPLIT, choices=(CHOICE_SHARE * model.epsilon,))
+    outcome = model._run(X, _rank_program(rows, model, ranks, cost), plan)
     model.components_, model.n_components = outcome.public["components"], int(outcome.public["rank"])
     return RankChoice(model.n_components, None, model, model.guarantee_)
 
 
-def _rank_program(X: Any, model: PrivateNMF, ranks: Sequence[int], cost: float, noise_multiplier: float) -> Program:
+def _rank_program(X: Any, model: PrivateNMF, ranks: Sequence[int], cost: float) -> Program:
     found = yield from centred_moments_program(
         X,
         row_norm=model.row_norm,
-        noise_multiplier=noise_multiplier,
         most_columns=model.most_columns,
         outliers=model.outliers,
     )

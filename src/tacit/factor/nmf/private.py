@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from tacit.channel import Clear, Outcome, Program, Step, on_public_data, run
+from tacit.channel import Clear, Outcome, Program, Split, Step, on_public_data, run
 from tacit.errors import InvalidInputError, PrivacyWarning, words
-from tacit.factor.centred_moments import CentredMoments, centred_moments_program, planned_steps
+from tacit.factor.centred_moments import SPLIT, CentredMoments, centred_moments_program
 from tacit.factor.input import check_components, validated
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.rounds import free_start, published_program, rounds_program, unit_ball
@@ -27,7 +27,7 @@ from tacit.validation import check_choice, check_count, check_epsilon, check_pos
 METHODS = ("moments", "rounds", "published")
 SYNTHETIC_ROWS = 4000
 NOISY_START_WEIGHT = 2.0
-"""With ``start="noisy"`` the three sums of the start get this share of the budget, against 1 for all rounds together."""
+"""With ``start="noisy"`` the three sums of the start together have this weight, against 1 for all rounds together."""
 
 UNPROTECTED = (
     "the published algorithm starts from the NNDSVD of the private data without noise, assumes row norms that it does not "
@@ -151,12 +151,8 @@ class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[m
         elif self.method == "published":
             self._fit_published(rows)
         else:
-            steps = [] if self.method == "moments" else [Step(self.rounds, 1 / self.rounds, self.sampling_rate)]
-            if self._starts_from_moments():
-                steps = [*planned_steps(NOISY_START_WEIGHT), *steps]
-            plan = self._plan(steps)
-            assert plan is not None
-            found = self._run(X, self._program(rows, plan.noise_multiplier), plan).public
+            split = self._split()
+            found = self._run(X, self._program(rows, split), self._plan(split)).public
             self.components_ = found["components"]
             if "path" in found:
                 self.components_by_round_ = found["path"]
@@ -197,15 +193,20 @@ class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[m
     def _starts_from_moments(self) -> bool:
         return self.method == "moments" or (isinstance(self.start, str) and self.start == "noisy")
 
-    def _program(self, X: Any, noise_multiplier: float) -> Program:
+    def _split(self) -> Split:
+        rounds = Split(rounds=Step(self.rounds, 1 / self.rounds, self.sampling_rate))
+        if self.method == "moments":
+            return SPLIT
+        return SPLIT.scaled(NOISY_START_WEIGHT) | rounds if self._starts_from_moments() else rounds
+
+    def _program(self, X: Any, split: Split) -> Program:
         if self._starts_from_moments():
             found = yield from centred_moments_program(
                 X,
                 row_norm=self.row_norm,
-                noise_multiplier=noise_multiplier,
                 most_columns=self.most_columns,
                 outliers=self.outliers,
-                weight=NOISY_START_WEIGHT,
+                split=split,
             )
             T = dictionary_of(found.public["moments"], self.n_components, X.shape[1], self.random_state)
         else:
@@ -216,11 +217,9 @@ class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[m
             yield from rounds_program(
                 X,
                 T,
-                rounds=self.rounds,
                 row_norm=self.row_norm,
                 outliers=self.outliers,
-                sampling_rate=self.sampling_rate,
-                weight=1 / self.rounds,
+                step=split["rounds"],
             )
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tacit.channel import Bound, Outcome, Program, Sample, Sum
+from tacit.channel import Bound, Outcome, Program, Sample, Step, Sum
 from tacit.factor.moments import pack, unpack
 from tacit.factor.nmf.products import Table
 from tacit.factor.nmf.steps import Outliers, solve_dictionary, solve_rows, total_rows
@@ -21,8 +21,8 @@ from tacit.factor.rows import clip_rows
 from tacit.privacy.published import saha_noise_multiplier
 
 TINY = 1e-12
-WEIGHTS_SHARE = 0.2
-"""Share of a round's budget for A (k x k); the rest is for B (k x d), which carries the words or pixels."""
+GRAM_FRACTION = 0.2
+"""Fraction of a round's budget for A (k x k); the rest is for B (k x d), which carries the words or pixels."""
 
 
 def free_start(n_components: int, n_features: int, generator: Generator) -> NDArray[np.float64]:
@@ -36,11 +36,9 @@ def rounds_program(
     X: Any,
     T: NDArray[np.float64],
     *,
-    rounds: int,
     row_norm: float,
     outliers: float | None,
-    sampling_rate: float,
-    weight: float = 1.0,
+    step: Step,
 ) -> Program:
     """One holder's view. The noisy statistics are averaged over the rounds, so that no round's noise is lost on the next.
 
@@ -51,34 +49,31 @@ def rounds_program(
     X : array or CSR matrix, not negative
     T : ndarray of shape (n_components, n_features)
         A start that has not seen the data, or that was paid for.
-    rounds : int
     row_norm : float
         Bound on the L2 norm of a row, and of its weights.
     outliers : float or None
         Threshold of the entries that are taken out as outliers. U = X - R is clipped itself, so they cost no noise.
-    sampling_rate : float
-        Rate of the Poisson mini-batch of each round; 1 takes everyone.
-    weight : float
-        Each round's share of the plan's budget.
+    step : Step
+        The plan's step of the rounds: their number, and the rate of the Poisson mini-batch of each (1 takes all rows).
     """
     rows = clip_rows(X, row_norm)
     size = len(T)
     # of two non-negative vectors of norm 1, the outer products are at most sqrt(2) apart
     bound = Bound(row_norm**2, change=math.sqrt(2) * row_norm**2)
     weights, cross = np.zeros((size, size)), np.zeros_like(T)
-    path = np.empty((rounds, *T.shape))
-    for place in range(rounds):
+    path = np.empty((step.count, *T.shape))
+    for place in range(step.count):
         batch = rows
-        if sampling_rate < 1:
-            mask = yield Sample(rows.shape[0], sampling_rate)
+        if step.sampling_rate < 1:
+            mask = yield Sample(rows.shape[0], step.sampling_rate)
             batch = rows[mask]
         A, B = holder_step(batch, T, row_norm, outliers)
         total = yield Sum(
             A=A,
             B=B,
             bound={"A": bound, "B": bound},
-            shares={"A": WEIGHTS_SHARE, "B": 1 - WEIGHTS_SHARE},
-            weight=weight,
+            fractions={"A": GRAM_FRACTION, "B": 1 - GRAM_FRACTION},
+            step=step,
             units=batch.shape[0],
         )
         weights = weights + unpack(total.A, size)

@@ -21,7 +21,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel import Bound, Outcome, Program, Sum
+from tacit.channel import Bound, Outcome, Program, Step, Sum
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.table import RatingTable
 from tacit.privacy.published import mugdho_noise_multiplier
@@ -41,9 +41,7 @@ UNPROTECTED = (
 VALUES_ONLY = "who rated which item is public: only the values of the ratings are protected, one at a time"
 
 
-def gradient_program(
-    table: RatingTable, *, n_factors: int, rounds: int, noise_multiplier: float, weight: float, random_state: int
-) -> Program:
+def gradient_program(table: RatingTable, *, n_factors: int, step: Step, random_state: int) -> Program:
     """One holder's view of the repaired method; the ratings in `table` are between -1 and 1.
 
     Both factors start from a public draw. Steps are the inverse of the curvature, as far as the public counts tell it, or
@@ -51,10 +49,8 @@ def gradient_program(
     """
     rows, columns = table.rows, table.columns
     items, users = public_start(len(table.items), len(table.users), n_factors, random_state)
-    sigma = noise_multiplier / math.sqrt(weight) * math.sqrt(2) * SPAN * CLIP / 2
-    item_step = 1 / (0.5 * np.bincount(columns, minlength=len(items)) + sigma / MOST_STEP + 1)[:, None]
-    user_step = 1 / (0.5 * table.counts + sigma / MOST_STEP + 1)[:, None]
-    for _ in range(rounds):
+    item_counts, user_counts = np.bincount(columns, minlength=len(items)), table.counts
+    for _ in range(step.count):
         near_items, near_users = clipped(items), clipped(users)
         # predictions within the range, so that no rating's own term, and with it no rounding, exceeds the bound
         errors = table.values - np.clip(np.einsum("ij,ij->i", items[columns], users[rows]), -1.0, 1.0)
@@ -63,11 +59,11 @@ def gradient_program(
             users=_scattered(rows, errors, near_items[columns], len(users)),
             # one row of each array moves, by at most SPAN times a clipped row
             bound=Bound(math.sqrt(2) * SPAN * CLIP, change=math.sqrt(2) * SPAN * CLIP),
-            weight=weight,
+            step=step,
             units=len(errors),
         )
-        items = items + item_step * total["items"]
-        users = users + user_step * total["users"]
+        items = items + total["items"] / (0.5 * item_counts + total.noise["items"] / MOST_STEP + 1)[:, None]
+        users = users + total["users"] / (0.5 * user_counts + total.noise["users"] / MOST_STEP + 1)[:, None]
     return Outcome({**item_side(clipped(items), START_LEVEL).public(), "users": users})
 
 

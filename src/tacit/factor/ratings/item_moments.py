@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel import Bound, Outcome, Program, Step, Sum
+from tacit.channel import Bound, Outcome, Program, Split, Step, Sum
 from tacit.factor.kernels import one_blas_thread
 from tacit.factor.moments import pack, unpack
 from tacit.factor.ratings.als import ItemSide
@@ -34,9 +34,9 @@ from tacit.factor.ratings.leave_one_out import regress
 from tacit.factor.ratings.table import RatingTable
 
 FIRST, SECOND, REGRESSIONS = 0.15, 0.20, 0.65
-"""How the three kinds of sums share the budget; fixed on MovieLens 100K and a part of MovieLens 1M's training ratings."""
-USERS_SHARE = 0.05
-GRAM_SHARE, ACTIVITY_SHARE = 0.04, 0.02
+"""How the three kinds of sums divide the budget; fixed on MovieLens 100K and a part of MovieLens 1M's training ratings."""
+FIRST_FRACTIONS = {"users": 0.05, "items": 0.95}
+REGRESSION_FRACTIONS = {"moments": 0.94, "gram": 0.04, "activity": 0.02}
 RATING_WEIGHT = 3.0
 """In the first moments a rating counts this much against the 1 of its being there."""
 CUT = 0.75
@@ -62,24 +62,17 @@ class Settings:
     rounds : int
         Number of regressions.
     popular_items : int
-        At most so many items enter the second moment.
-    noise_multiplier : float
-        The plan's; 0 without noise.
+        Maximum number of items in the second moment.
     """
 
     n_factors: int
     rounds: int
     popular_items: int
-    noise_multiplier: float
 
-    def sigma(self, weight: float) -> float:
-        """Noise of a sum of bound 1 and this weight."""
-        return self.noise_multiplier / math.sqrt(weight)
-
-
-def planned_steps(rounds: int) -> list[Step]:
-    """Return the sums to plan for."""
-    return [Step(weight=FIRST), Step(weight=SECOND), Step(count=rounds, weight=REGRESSIONS / rounds)]
+    @property
+    def split(self) -> Split:
+        """How the sums divide the budget."""
+        return Split(first=FIRST, second=SECOND, regressions=Step(count=self.rounds, weight=REGRESSIONS / self.rounds))
 
 
 def item_program(table: RatingTable, settings: Settings, scales: NDArray[np.float64] | None = None) -> Program:
@@ -92,6 +85,7 @@ def item_program(table: RatingTable, settings: Settings, scales: NDArray[np.floa
     scales : ndarray of shape (n_users,), optional
         At most 1: how much less than the bound each user contributes, where users have budgets of their own.
     """
+    split = settings.split
     scales = np.ones(len(table.users)) if scales is None else scales
     rows, columns, counts = table.rows, table.columns, table.counts
     means = table.per_user(table.values) / np.maximum(counts, 1)
@@ -103,13 +97,13 @@ def item_program(table: RatingTable, settings: Settings, scales: NDArray[np.floa
         items=_per_item(table, np.stack([weights, RATING_WEIGHT * weights * centred], axis=1)),
         # a user is 1 and a mean within [-1, 1]; over the items, the vector was divided by its own norm
         bound={"users": Bound(math.sqrt(2), change=2.0), "items": 1.0},
-        shares={"users": USERS_SHARE, "items": 1 - USERS_SHARE},
-        weight=FIRST,
+        fractions=FIRST_FRACTIONS,
+        step=split["first"],
         units=len(table.users),
     )
     n_users = max(float(total.users[0]), 1.0)
     mean = float(np.clip(total.users[1] / n_users, -1.0, 1.0))
-    sigma = settings.sigma(FIRST * (1 - USERS_SHARE))
+    sigma = total.noise["items"]
     weight, biases = first_biases(
         total["items"][:, 0], total["items"][:, 1] / RATING_WEIGHT, sigma, sigma / RATING_WEIGHT
     )
@@ -123,25 +117,29 @@ def item_program(table: RatingTable, settings: Settings, scales: NDArray[np.floa
             second=pack(outer),
             # outer products of vectors of norm 1 are at most sqrt(2) apart
             bound=Bound(1.0, change=math.sqrt(2)),
-            weight=SECOND,
+            step=split["second"],
             units=len(table.users),
         )
         factors, spread = loadings(
-            unpack(second.second, size), settings.sigma(SECOND), weight[popular], n_users, settings.n_factors
+            unpack(second.second, size), second.noise["second"], weight[popular], n_users, settings.n_factors
         )
         found = found.with_factors(popular, factors, spread)
 
     noise = NOISE
-    for _ in range(settings.rounds):
+    for _ in range(split["regressions"].count):
         asked, arrays = _regression(table, scales, found, noise, norms)
         bound = {"moments": Bound(1.0), "gram": asked, "activity": Bound(math.sqrt(2), change=math.sqrt(2))}
-        shares = {"moments": 1 - GRAM_SHARE - ACTIVITY_SHARE, "gram": GRAM_SHARE, "activity": ACTIVITY_SHARE}
-        step = REGRESSIONS / settings.rounds
-        answer = yield Sum(bound=bound, shares=shares, weight=step, units=len(table.users), **arrays)
+        answer = yield Sum(
+            bound=bound,
+            fractions=REGRESSION_FRACTIONS,
+            step=split["regressions"],
+            units=len(table.users),
+            **arrays,
+        )
         activity = max(float(answer.activity[0]), 1.0)
         noise = float(np.clip(answer.activity[1] / activity, LEAST_NOISE, 1.0))
         gram = unpack(answer.gram, found.size) / activity
-        found = found.corrected(answer.moments, gram, settings.sigma(step * shares["moments"]), RARE_GAIN)
+        found = found.corrected(answer.moments, gram, answer.noise["moments"], RARE_GAIN)
     return Outcome({**_item_side(found, noise).public(), "weights": weight})
 
 

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from tacit.channel import Clear, Plan, Step, run
+from tacit.channel import Clear, Plan, Split, Step, run
 from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
-from tacit.factor.private import PrivateFit
+from tacit.factor.private import PrivacyWarning, PrivateFit
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.gradient import UNPROTECTED, VALUES_ONLY, gradient_program, published_program
-from tacit.factor.ratings.item_moments import Settings, in_stars, item_program, planned_steps
+from tacit.factor.ratings.item_moments import Settings, in_stars, item_program
 from tacit.factor.ratings.model import ITEM_SIDE, RatingModel, check_range
 from tacit.factor.ratings.table import RatingTable, as_ids, read_ratings
 from tacit.factor.ratings.user_budgets import UserBudgets, budgets_of
@@ -193,14 +193,13 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
 
     def _fit_covariance(self, table: RatingTable, given: Any) -> Any:
         rounds = 4 if self.rounds is None else self.rounds
-        self._budgets: UserBudgets = budgets_of(self.epsilon, self.delta, self.adjacency, table.users)
+        self._budgets: UserBudgets = budgets_of(self.epsilon, self.delta, self.adjacency, table.users, self.max_rows)
         plan = None
+        settings = Settings(self.n_factors, rounds, self.popular_items)
         if not math.isinf(self._budgets.largest):
             plan = Plan.for_budget(
-                self._budgets.largest, self.delta, steps=planned_steps(rounds), unit=self.unit, adjacency=self.adjacency
+                self._budgets.largest, self.delta, steps=settings.split, unit=self.unit, adjacency=self.adjacency
             )
-        multiplier = 0.0 if plan is None else plan.noise_multiplier
-        settings = Settings(self.n_factors, rounds, self.popular_items, multiplier)
         outcome = self._run(given, item_program(table, settings, self._budgets.scales), plan)
         self.guarantee_ = replace(
             self.guarantee_, assumptions=(*self.guarantee_.assumptions, STAYS, CATALOGUE, *self._budgets.words)
@@ -209,17 +208,11 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
 
     def _fit_gradient(self, table: RatingTable, given: Any) -> Any:
         rounds = 30 if self.rounds is None else self.rounds
-        plan = None
+        plan, split = None, Split(rounds=Step(count=rounds, weight=1 / rounds))
         if not math.isinf(self.epsilon):
-            steps = [Step(count=rounds, weight=1 / rounds)]
-            plan = Plan.for_budget(self.epsilon, self.delta, steps=steps, unit="cell", adjacency="replace-one")
+            plan = Plan.for_budget(self.epsilon, self.delta, steps=split, unit="cell", adjacency="replace-one")
         program = gradient_program(
-            table,
-            n_factors=self.n_factors,
-            rounds=rounds,
-            noise_multiplier=0.0 if plan is None else plan.noise_multiplier,
-            weight=1 / rounds,
-            random_state=self.random_state,
+            table, n_factors=self.n_factors, step=split["rounds"], random_state=self.random_state
         )
         outcome = self._run(given, program, plan)
         self.guarantee_ = replace(self.guarantee_, assumptions=(*self.guarantee_.assumptions, VALUES_ONLY, CATALOGUE))

@@ -3,7 +3,7 @@ r"""Budgets of their own for users: who asks for less privacy loss contributes l
 The noise is sized for the largest epsilon. A user whose every contribution is scaled by :math:`s \le 1` stands before noise
 that is :math:`1/s` times as wide as the bound asks, so a user with the smaller budget :math:`\varepsilon_u` gets
 :math:`s = z(\varepsilon)/z(\varepsilon_u)`, with the noise multipliers z of single releases (many Gaussian releases cost
-what one does), less a reserve for the rounding to the grid, which does not shrink with s.
+what one does), less a reserve for the rounding to the grid and of floating-point additions, which do not shrink with s.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel.sensitivity import LEAST_STEPS_PER_ROUNDING
+from tacit.channel.sensitivity import LEAST_STEPS_PER_ROUNDING, with_float_errors
 from tacit.errors import InvalidInputError, words
 from tacit.factor.ratings.table import Ids
 from tacit.privacy.calibration import gaussian_noise_multiplier
@@ -23,7 +23,14 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.releases import GaussianRelease
 from tacit.validation import check_epsilon
 
-RESERVE = 2 / LEAST_STEPS_PER_ROUNDING
+
+def rounding_reserve(max_units: int) -> float:
+    """Return how far rounding alone lets any user move a sum, over the bound of a user of scale 1.
+
+    It is the rounding to the grid (at most one part in `LEAST_STEPS_PER_ROUNDING`, doubled to be safe) and the rounding of
+    floating-point additions, which is relative to the sum of *all* users' contributions: neither shrinks with a user's scale.
+    """
+    return 2 / LEAST_STEPS_PER_ROUNDING + (with_float_errors(1.0, max_units) - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +39,7 @@ class UserBudgets:
 
     largest: float
     scales: NDArray[np.float64]
+    reserve: float
     words: tuple[str, ...] = ()
 
     def guarantee(self, whole: Guarantee, user: int) -> Guarantee:
@@ -40,7 +48,7 @@ class UserBudgets:
         if not whole.holds or scale == 1.0:
             return whole
         releases = [
-            replace(release, noise_multiplier=release.noise_multiplier / (scale + RESERVE))
+            replace(release, noise_multiplier=release.noise_multiplier / (scale + self.reserve))
             for release in whole.releases
             if isinstance(release, GaussianRelease)
         ]
@@ -49,7 +57,7 @@ class UserBudgets:
         )
 
 
-def budgets_of(epsilon: Any, delta: float, adjacency: str, users: Ids) -> UserBudgets:
+def budgets_of(epsilon: Any, delta: float, adjacency: str, users: Ids, max_units: int) -> UserBudgets:
     """Read one epsilon for all, a mapping from user to epsilon, or one a user."""
     if isinstance(epsilon, Mapping):
         wanted = users.values.tolist() if isinstance(users.values, np.ndarray) else users.values
@@ -66,15 +74,22 @@ def budgets_of(epsilon: Any, delta: float, adjacency: str, users: Ids) -> UserBu
             )
         named = listed
     else:
-        return UserBudgets(check_epsilon(epsilon, infinite=True), np.ones(len(users)))
+        return UserBudgets(check_epsilon(epsilon, infinite=True), np.ones(len(users)), 0.0)
+    reserve = rounding_reserve(max_units)
     largest = max(named)
     least_noise = gaussian_noise_multiplier(largest, delta, adjacency=adjacency)
     scale = {largest: 1.0}
     for value in set(listed) - {largest}:
         ratio = least_noise / gaussian_noise_multiplier(value, delta, adjacency=adjacency)
-        scale[value] = max(ratio * (1 - 1e-6) - RESERVE, 0.0)
+        scale[value] = ratio * (1 - 1e-6) - reserve
+        if scale[value] <= 0:
+            raise InvalidInputError(
+                "budgets that the rounding of sums leaves room for",
+                words(f"an epsilon of {value:g} beside one of {largest:g}, with max_rows = {max_units}"),
+                "Lower max_rows, raise the smallest budgets, or leave these users out.",
+            )
     note = (
         f"users have budgets of their own, from {min(named):g} to {largest:g}: the epsilon stated is the largest, "
         "user_guarantee(user) states each; which budget a user chose, and the largest, are taken for public"
     )
-    return UserBudgets(largest, np.array([scale[value] for value in listed]), (note,))
+    return UserBudgets(largest, np.array([scale[value] for value in listed]), reserve, (note,))
