@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 
 from tacit.channel import Clear, Plan, Split, Step, run
 from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
-from tacit.factor.private import PrivacyWarning, PrivateFit
+from tacit.factor.private import PrivateFit
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.gradient import UNPROTECTED, VALUES_ONLY, gradient_program, published_program
 from tacit.factor.ratings.item_moments import Settings, in_stars, item_program
