@@ -140,7 +140,7 @@ def test_normed_sum_without_hiding_says_so():
     (direction, words), _ = in_threads(2, work)
     np.testing.assert_allclose(direction, [[0.6, 0.0], [0.8, 0.0]])
     assert "singular values" in words
-    assert "No privacy guarantee" in words
+    assert "no privacy guarantee" in words
 
 
 def fitted_among(make, parts, honest=None):

@@ -214,5 +214,5 @@ def test_demo_does_the_whole_way(tmp_path):
 
 def test_demo_prints_the_guarantee_for_people(tmp_path):
     found = tacit_command("demo", "--output", tmp_path / "out", "--images", 1500)
-    assert "differential privacy for the row" in found.stdout
+    assert "differential privacy per row" in found.stdout
     assert "What privacy cost" in found.stdout

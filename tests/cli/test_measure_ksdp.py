@@ -66,7 +66,7 @@ def test_rows_drawn_at_random(model, tmp_path, table):
         *("--samples", 8, "--jobs", 1, "--output", tmp_path / "out"),
     )
     assert found.exit_code == 0, found.output
-    assert "Measured only, not a guarantee" in found.output
+    assert "This is a measurement, not a privacy guarantee" in found.output
     assert "2 other honest holders of 90 rows" in found.output
 
 

@@ -52,7 +52,7 @@ def test_the_command_of_the_documentation(table):
         *("--label", "state", "-o", out, "--report", table.parent / "report"),
     )
     assert found.returncode == 0, found.stderr
-    assert "No privacy guarantee" in found.stdout
+    assert "no privacy guarantee" in found.stdout
     released = pl.read_parquet(out)
     assert released.columns == FRAME.columns
     assert released["state"].equals(FRAME["state"])

@@ -179,5 +179,5 @@ def test_a_model_file_with_a_flattering_epsilon_is_refused(tmp_path):
     content["model.json"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
     with (tmp_path / "forged.tacit").open("wb") as file:
         np.savez(file, **content)
-    with pytest.raises(InvalidInputError, match="releases earn"):
+    with pytest.raises(InvalidInputError, match="recorded releases give"):
         tacit.load(tmp_path / "forged.tacit")

@@ -238,7 +238,7 @@ def test_save_and_load(tmp_path):
     assert np.array_equal(again.transform(X), model.transform(X))
     assert again.get_params() == model.get_params()
     assert again.guarantee_ == model.guarantee_
-    assert "No privacy guarantee" in str(again.guarantee_)
+    assert "no privacy guarantee" in str(again.guarantee_)
     assert np.array_equal(again.partial_fit(X[:50]).components_, model.partial_fit(X[:50]).components_)
 
 

@@ -179,4 +179,4 @@ def test_ids_that_no_file_can_hold_are_refused_before_writing(tmp_path):
 
 
 def test_it_says_that_it_has_no_guarantee():
-    assert "No privacy guarantee" in str(Recommender(1).fit([1, 2], [1, 2], [3, 4]).guarantee_)
+    assert "no privacy guarantee" in str(Recommender(1).fit([1, 2], [1, 2], [3, 4]).guarantee_)

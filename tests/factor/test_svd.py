@@ -234,7 +234,7 @@ def test_save_and_load(estimator, tmp_path):
     assert np.array_equal(again.transform(X), model.transform(X))
     assert np.array_equal(again.singular_values_, model.singular_values_)
     assert again.get_params() == model.get_params()
-    assert "No privacy guarantee" in str(again.guarantee_)
+    assert "no privacy guarantee" in str(again.guarantee_)
     if estimator is PrincipalComponentRegression:
         assert np.array_equal(again.predict(X), model.predict(X))
 

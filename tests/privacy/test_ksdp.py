@@ -158,7 +158,7 @@ def test_it_says_what_it_is():
     found = KSDP((4, 7), ("one", "two"), np.array([[0.5, 0.9], [1e-9, 0.2]]), samples=50, size=30)
     assert found.flagged == (7,)
     assert np.allclose(found.pi, [0.5, 1e-9])
-    assert str(found).startswith("Measured only, not a guarantee")
+    assert str(found).startswith("This is a measurement, not a privacy guarantee")
     assert "document 7" in str(found)
     assert not found.guarantee.holds
     assert found.to_dict()["flagged"] == [7]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tacit.channel.ring import Elements, Ring
 from tacit.privacy.entropy import secure_generator
+from tacit.privacy.guarantee import HOLDER_IS_TRUSTED
 
 ONE_WORD = Ring(1)
 
@@ -70,7 +71,7 @@ class Alone:
     index = 0
     parties = 1
     honest = 1
-    trust = "the data holder, who sees the data; nobody else is trusted"
+    trust = HOLDER_IS_TRUSTED
     hides_norms = False
     resumable = False
     charged = False

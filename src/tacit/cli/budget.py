@@ -51,6 +51,8 @@ def open_account(
 @app.command("show")
 def show(ledger: Path = LEDGER, as_json: bool = JSON) -> None:
     """Show every data set's budget, what is spent and what is left."""
+    from tacit.privacy.rounding import exact, rounded_down, rounded_up
+
     book = _ledger(ledger)
     rows = [(book.account(name), book.remaining(name), len(book.history(name))) for name in book.datasets()]
     if as_json:
@@ -64,10 +66,10 @@ def show(ledger: Path = LEDGER, as_json: bool = JSON) -> None:
                 account.dataset,
                 account.unit,
                 account.adjacency,
-                f"{account.epsilon:g}",
-                f"{account.delta:g}",
-                f"{left.spent:.4f}",
-                f"{left.epsilon:.4f}",
+                exact(account.epsilon),
+                exact(account.delta),
+                rounded_up(left.spent),
+                rounded_down(left.epsilon),
                 str(charges),
             ]
             for account, left, charges in rows
@@ -78,6 +80,8 @@ def show(ledger: Path = LEDGER, as_json: bool = JSON) -> None:
 @app.command("history")
 def history(name: str | None = NAME, data: Path | None = DATA, ledger: Path = LEDGER, as_json: bool = JSON) -> None:
     """List what a data set was charged with."""
+    from tacit.privacy.rounding import rounded_up
+
     charges = _ledger(ledger).history(_dataset(name, data))
     if as_json:
         print_json([_charge_dict(charge) for charge in charges])
@@ -91,7 +95,7 @@ def history(name: str | None = NAME, data: Path | None = DATA, ledger: Path = LE
                 charge.time,
                 charge.purpose,
                 "; ".join(f"{release.count} x {release.describe()}" for release in charge.effective) or "none",
-                f"{charge.epsilon_after:.4f}",
+                rounded_up(charge.epsilon_after),
                 "charged in full" if charge.settled is None else "settled to what was released",
             ]
             for charge in charges

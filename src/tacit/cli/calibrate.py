@@ -34,7 +34,7 @@ def calibrate(
             "Give --epsilon to find the noise, --noise-multiplier to find its cost.",
         )
     from tacit.privacy.calibration import gaussian_epsilon, gaussian_noise_multiplier
-    from tacit.privacy.guarantee import shown_epsilon
+    from tacit.privacy.rounding import exact, rounded_up, shown_epsilon
 
     settings = {"delta": delta, "steps": steps, "sampling_rate": rate, "adjacency": adjacency}
     if noise_multiplier is not None:
@@ -42,7 +42,9 @@ def calibrate(
         if as_json:
             print_json({**settings, "noise_multiplier": noise_multiplier, "epsilon": cost})
         else:
-            typer.echo(f"noise multiplier {noise_multiplier:g} costs epsilon {shown_epsilon(cost)} at delta {delta:g}")
+            typer.echo(
+                f"noise multiplier {exact(noise_multiplier)} costs epsilon {shown_epsilon(cost)} at delta {exact(delta)}"
+            )
         return
     assert epsilon is not None
     sound = gaussian_noise_multiplier(epsilon, delta, steps=steps, sampling_rate=rate, adjacency=adjacency)
@@ -52,13 +54,15 @@ def calibrate(
             {**settings, "epsilon": epsilon, "noise_multiplier": sound, "comparison": [asdict(row) for row in rows]}
         )
         return
-    typer.echo(f"sound noise multiplier: {sound:.4g}")
-    typer.echo(f"({steps} step(s) at rate {rate:g}: epsilon {epsilon:g} in total at delta {delta:g}, {adjacency})")
+    typer.echo(f"sound noise multiplier: {rounded_up(sound)}")
+    typer.echo(
+        f"({steps} step(s) at rate {exact(rate)}: epsilon {exact(epsilon)} in total at delta {exact(delta)}, {adjacency})"
+    )
     if rows:
         print_table(
             "What each formula uses for this target, and what that noise really costs",
             ["formula", "noise multiplier", "real epsilon", "remark"],
-            [[r.method, f"{r.noise_multiplier:.4g}", shown_epsilon(r.real_epsilon), r.remark] for r in rows],
+            [[r.method, rounded_up(r.noise_multiplier), shown_epsilon(r.real_epsilon), r.remark] for r in rows],
         )
 
 

@@ -28,6 +28,7 @@ def demo(
     Each of the embedded images stands for one person. Their mean and covariance are released with noise; the parts are
     factorised from these.
     """
+    from tacit.privacy.rounding import exact, rounded_down
     from tacit.validation import check_count, check_delta, check_epsilon
 
     check_epsilon(epsilon)
@@ -48,7 +49,8 @@ def demo(
         f"The {PARTS} private parts are similar to the true ones by {found['private']:.3f} (mean cosine); without privacy "
         f"{found['without_privacy']:.3f}."
     )
-    typer.echo(f"The ledger has {result['budget_left']:.3f} of epsilon {2 * epsilon:g} left for these images.")
+    left = rounded_down(result["budget_left"])
+    typer.echo(f"The ledger has {left} of epsilon {exact(2 * epsilon)} left for these images.")
     typer.echo(f"Report: {output / 'report.html'}")
 
 
@@ -113,6 +115,7 @@ def _demonstrate(output: Path, epsilon: float, delta: float, images: int, advanc
 
 
 def _report(model: Any, parts: Any, shape: tuple[int, int], curve: list[float], left: Any, possible: float) -> Any:
+    from tacit.privacy.rounding import exact, rounded_down, rounded_up
     from tacit.report import Report
     from tacit.report.figures import frontier, image_rows
 
@@ -135,7 +138,11 @@ def _report(model: Any, parts: Any, shape: tuple[int, int], curve: list[float], 
         ),
         "Mean cosine of the private parts with the true ones, on fresh images at each epsilon.",
     )
-    rows = [["spent", f"{left.spent:.4f}"], ["left", f"{left.epsilon:.4f}"], ["delta", f"{left.delta:g}"]]
+    rows = [
+        ["spent", rounded_up(left.spent)],
+        ["left", rounded_down(left.epsilon)],
+        ["delta", exact(left.delta)],
+    ]
     # the account's name is a hash of the private data, so it stays out of what is passed on
     note = "The account is named by the fingerprint of the images."
     report.table("The ledger", ["epsilon", "value"], rows, note=note)

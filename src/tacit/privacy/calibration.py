@@ -7,14 +7,21 @@ from collections.abc import Callable
 
 from scipy.optimize import brentq
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, words
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.gaussian import mu_of_epsilon
 from tacit.privacy.releases import ADJACENCIES, GaussianRelease
+from tacit.privacy.rounding import exact
 from tacit.validation import check_choice, check_count, check_delta, check_epsilon, check_positive, check_rate
 
 LEAST_MULTIPLIER = 1e-3
-"""Below this a single release costs an epsilon of half a million: nobody asks for it."""
+"""The search stops here: at a smaller noise multiplier a single release costs an epsilon of half a million."""
+MOST_LOG_MULTIPLIER = 60.0
+"""The search stops at a multiplier of e^60, about 1e26: no sum has room for that much noise."""
+TOLERANCE = 2e-5
+"""Relative precision of a multiplier found by search: a loss of accuracy that no experiment shows."""
+FIRST_STRIDE = 0.02
+"""First step of the search on the logarithm of the multiplier, about the error of the central limit it starts from."""
 
 
 def gaussian_epsilon(
@@ -32,13 +39,13 @@ def gaussian_epsilon(
     noise_multiplier : float
         Standard deviation of the noise over the largest L2 norm of one unit's contribution.
     delta : float
-        Failure probability of the whole.
+        Failure probability of all releases together.
     steps : int
-        Number of releases, each with fresh noise; later ones may depend on earlier ones.
+        Number of releases, each with fresh noise. Later ones may depend on earlier ones.
     sampling_rate : float
         Probability with which each unit takes part in a step, independently (Poisson sampling).
     adjacency : {"add-remove", "replace-one"}
-        Under replace-one a unit's change moves the sum by up to twice the norm; the doubling is done here.
+        Under replace-one a unit's change moves the sum by up to twice the norm; this function does the doubling.
 
     Returns
     -------
@@ -52,7 +59,11 @@ def gaussian_epsilon(
     >>> round(gaussian_epsilon(1.0, 1e-5), 4)
     4.3772
     """
-    release = _planned(noise_multiplier, steps, sampling_rate)
+    release = GaussianRelease(
+        noise_multiplier=check_positive(noise_multiplier, "noise_multiplier"),
+        count=check_count(steps, "steps"),
+        sampling_rate=check_rate(sampling_rate),
+    )
     return Accountant(adjacency, (release,)).epsilon(delta)
 
 
@@ -64,9 +75,9 @@ def gaussian_noise_multiplier(
     sampling_rate: float = 1.0,
     adjacency: str = "add-remove",
 ) -> float:
-    """Return the least noise multiplier whose `steps` releases cost at most `epsilon` at `delta`.
+    """Return the smallest noise multiplier whose `steps` releases cost at most `epsilon` at `delta`.
 
-    The inverse of `gaussian_epsilon`, with the same parameters. The value returned is on the private side:
+    The inverse of `gaussian_epsilon`, with the same parameters. The result is on the private side:
     ``gaussian_epsilon(result, ...) <= epsilon``.
 
     Examples
@@ -82,8 +93,15 @@ def gaussian_noise_multiplier(
     doubling = 2.0 if adjacency == "replace-one" else 1.0
     if sampling_rate == 1:
         return doubling * math.sqrt(steps) / mu
-
-    # the central limit of the sampled composition, mu = q sqrt(T (exp(1/z^2) - 1)), starts within a few percent
+    drawn = -math.expm1(steps * math.log1p(-sampling_rate))  # the probability that a unit takes part at all
+    if drawn <= delta:
+        raise InvalidInputError(
+            "a delta below the probability that a unit is drawn at all",
+            words(f"delta {exact(delta)}, where that probability is {drawn:.3g}"),
+            "Such a delta allows a release without noise. Use a smaller delta.",
+        )
+    # start from the central limit of the sampled composition, mu = q sqrt(T (exp(1/z^2) - 1)), solved for z;
+    # it is within a few percent (Dong, Roth & Su 2019, Gaussian Differential Privacy, section 5)
     start = math.log1p((mu / (doubling * sampling_rate)) ** 2 / steps) ** -0.5
     return least_multiplier(
         lambda z: gaussian_epsilon(z, delta, steps=steps, sampling_rate=sampling_rate, adjacency=adjacency),
@@ -93,40 +111,34 @@ def gaussian_noise_multiplier(
 
 
 def least_multiplier(cost: Callable[[float], float], epsilon: float, *, start: float) -> float:
-    """Return the least multiplier with ``cost(multiplier) <= epsilon``, to 2e-5 relative, for a decreasing `cost`."""
-    return math.exp(_decreasing_root(lambda log_z: cost(math.exp(log_z)) - epsilon, math.log(start)))
+    """Return the smallest multiplier with ``cost(multiplier) <= epsilon``, to a relative TOLERANCE above.
 
+    `cost` must decrease. `start` is a guess, from which the search goes up and down.
+    """
 
-def _planned(noise_multiplier: float, steps: int, sampling_rate: float) -> GaussianRelease:
-    return GaussianRelease(
-        noise_multiplier=check_positive(noise_multiplier, "noise_multiplier"),
-        count=check_count(steps, "steps"),
-        sampling_rate=check_rate(sampling_rate),
-    )
+    def excess(log_multiplier: float) -> float:
+        return cost(math.exp(log_multiplier)) - epsilon
 
-
-def _decreasing_root(function: Callable[[float], float], start: float, *, tolerance: float = 2e-5) -> float:
-    """Return a point at most `tolerance` above the root of a decreasing function, where it is not positive."""
-    low = high = start
-    stride = 0.02
-    while function(high) > 0:
+    low = high = math.log(start)
+    stride = FIRST_STRIDE
+    while excess(high) > 0:
         low, high, stride = high, high + stride, 2 * stride
-        if high > 60:
+        if high > MOST_LOG_MULTIPLIER:
             raise InvalidInputError(
-                "a reachable epsilon", parameter(math.exp(start)), "Ask for a larger epsilon or fewer steps."
+                "an epsilon that some noise reaches", words(exact(epsilon)), "Use a larger epsilon or fewer steps."
             )
     if low == high:
-        stride, low = 0.02, high - 0.02
-        while function(low) <= 0:
+        low -= stride
+        while excess(low) <= 0:
             low, high, stride = low - 2 * stride, low, 2 * stride
             if low < math.log(LEAST_MULTIPLIER):
                 raise InvalidInputError(
-                    "a delta below the chance that a unit is drawn at all",
-                    words("samples so rare that without any noise the budget would be kept"),
-                    "Such a delta promises nothing to those who are drawn. Use a smaller delta.",
+                    f"a budget that needs a noise multiplier of at least {LEAST_MULTIPLIER:g}",
+                    words(f"epsilon {exact(epsilon)}, which is kept with less"),
+                    "Use a smaller epsilon or delta: this budget protects nobody.",
                 )
-    if high - low > tolerance:
-        high = float(brentq(function, low, high, xtol=tolerance / 2))
-    while function(high) > 0:  # brentq may end on either side; end on the private one
-        high += tolerance / 2
-    return high
+    if high - low > TOLERANCE:
+        high = float(brentq(excess, low, high, xtol=TOLERANCE / 2))
+    while excess(high) > 0:  # brentq may end on either side of the root
+        high += TOLERANCE / 2
+    return math.exp(high)

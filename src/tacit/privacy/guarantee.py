@@ -1,4 +1,4 @@
-"""What a guarantee is: an immutable value, computed from recorded releases, that prints as a sentence."""
+"""The guarantee: an immutable value, computed from recorded releases, that prints as plain sentences."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, words
 from tacit.privacy.accountant import Accountant
+from tacit.privacy.records import (
+    OTHER_VERSION,
+    checked_record,
+    is_list_of_records,
+    is_list_of_texts,
+    is_number,
+    is_number_or_none,
+    is_text,
+)
 from tacit.privacy.releases import ADJACENCIES, UNITS, Release, merge, release_from_dict
+from tacit.privacy.rounding import shown_delta, shown_epsilon, shown_factor
 from tacit.validation import check_choice, check_delta
 
 PRIVATE = "differential privacy"
@@ -17,36 +27,54 @@ NONE = "none"
 MEASURED = "measured"
 KINDS = (PRIVATE, NONE, MEASURED)
 
-_NEIGHBOURS = {
-    "add-remove": "with any one {unit} added or removed",
-    "replace-one": "with any one {unit}'s data replaced by any other",
+HOLDER_IS_TRUSTED = "Only the data holder, who sees the data, must be trusted"
+NOTHING_RELEASED = "nothing was released"
+
+_CHANGE = {
+    ("add-remove", "cell"): "adding or removing any one cell",
+    ("add-remove", "row"): "adding or removing any one row",
+    ("add-remove", "user"): "adding or removing all data of any one user",
+    ("add-remove", "site"): "adding or removing all data of any one site",
+    ("replace-one", "cell"): "replacing any one cell by any other cell",
+    ("replace-one", "row"): "replacing any one row by any other row",
+    ("replace-one", "user"): "replacing all data of any one user by any other data",
+    ("replace-one", "site"): "replacing all data of any one site by any other data",
 }
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What is promised about a release, to whom, and on what grounds.
+    """What is guaranteed about a release, for whom, and why.
 
-    Build it with `from_releases`, `none` or `measured`; never by hand, so that epsilon is always computed.
+    Build it with `from_releases`, `none` or `measured`, never by hand: epsilon is always computed. ``print`` shows it as
+    sentences in which every number is rounded in the safe direction.
 
     Attributes
     ----------
     kind : {"differential privacy", "none", "measured"}
     epsilon, delta : float
-        Total for everything in `releases`; infinity and 1 when there is no guarantee.
+        Total of everything in `releases`; infinity and 1 when there is no guarantee.
     unit : {"cell", "row", "user", "site"}
         What neighbouring data sets differ in: one of these.
     adjacency : {"add-remove", "replace-one"}
+        How they differ: one unit was added or removed, or its data were replaced.
     trust : str
-        Who must be trusted with what.
+        Who must be trusted with what, as a sentence without its full stop.
     accountant : str
         The method that computed epsilon.
     releases : tuple of Release
-        What it was computed from.
+        What epsilon was computed from.
     assumptions : tuple of str
-        What else has to hold, in words.
+        What else must be true, each as a clause that continues "The guarantee assumes that".
     reason : str
         Why there is no guarantee, or what was measured.
+
+    Examples
+    --------
+    >>> from tacit.privacy import GaussianRelease, Guarantee, gaussian_noise_multiplier
+    >>> noise = GaussianRelease(noise_multiplier=gaussian_noise_multiplier(1.0, 1e-6))
+    >>> str(Guarantee.from_releases([noise], delta=1e-6)).split(". ")[0]
+    'Adding or removing any one row changes the probability of any result by at most a factor of 2.72 (e^1), plus 0.000001'
     """
 
     kind: str
@@ -68,7 +96,7 @@ class Guarantee:
         delta: float,
         unit: str = "row",
         adjacency: str = "add-remove",
-        trust: str = "the data holder, who sees the data; nobody else is trusted",
+        trust: str = HOLDER_IS_TRUSTED,
         assumptions: Iterable[str] = (),
     ) -> Guarantee:
         """Compute the guarantee that these releases earn together, at this delta."""
@@ -82,27 +110,27 @@ class Guarantee:
             unit=unit,
             adjacency=adjacency,
             trust=trust,
-            accountant=accountant.method if accountant.releases else "nothing was released",
+            accountant=_method(accountant),
             releases=accountant.releases,
             assumptions=tuple(assumptions),
         )
 
     @classmethod
     def none(cls, reason: str) -> Guarantee:
-        """Say that there is no guarantee, and why."""
+        """State that there is no guarantee, and why."""
         return cls(kind=NONE, epsilon=math.inf, delta=1.0, reason=reason)
 
     @classmethod
     def measured(cls, statement: str) -> Guarantee:
-        """Say what was measured, where nothing is proven."""
+        """State what was measured, where nothing is proven."""
         return cls(kind=MEASURED, epsilon=math.inf, delta=1.0, reason=statement)
 
     def voided(self, reason: str) -> Guarantee:
-        """Return the guarantee that is left when `reason` takes it away; the releases stay on record."""
+        """Return "no guarantee" for this reason, with the releases still on record."""
         return replace(self, kind=NONE, epsilon=math.inf, delta=1.0, reason=reason)
 
     def assuming(self, *assumptions: str) -> Guarantee:
-        """Return the same guarantee with more assumptions in words."""
+        """Return the same guarantee with more assumptions."""
         return replace(self, assumptions=(*self.assumptions, *assumptions))
 
     @property
@@ -112,23 +140,31 @@ class Guarantee:
 
     def __str__(self) -> str:
         if self.kind == NONE:
-            return f"No privacy guarantee: {self.reason}"
+            return f"This result has no privacy guarantee: {_sentence(self.reason)}"
         if self.kind == MEASURED:
-            return f"Measured only, not a guarantee: {self.reason}"
+            return f"This is a measurement, not a privacy guarantee: {_sentence(self.reason)}"
         if not self.holds:
-            return "No privacy guarantee: the noise was too small for any finite epsilon."
-        neighbours = _NEIGHBOURS[self.adjacency].format(unit=self.unit)
+            return "This result has no privacy guarantee: the noise is too small for any finite epsilon."
+        return " ".join([*self._bound(), _sentence(self.trust), *self._assumed()])
+
+    def _bound(self) -> list[str]:
+        change = _CHANGE[self.adjacency, self.unit]
+        if not self.releases:
+            return [f"Nothing was released, so {change} changes no result."]
         count = sum(release.count for release in self.releases)
-        sentence = (
-            f"Whatever anyone does with what was released, the probability of any outcome changes by at most a factor "
-            f"of exp({shown_epsilon(self.epsilon)}), give or take {self.delta:.3g}, {neighbours}: "
-            f"({shown_epsilon(self.epsilon)}, {self.delta:.3g})-differential privacy for the {self.unit}. "
-            f"Computed by {self.accountant} from {count} recorded release{'s' if count != 1 else ''}. "
-            f"Trusted: {self.trust}."
-        )
-        if self.assumptions:
-            sentence += " Assumes: " + "; ".join(self.assumptions) + "."
-        return sentence
+        return [
+            f"{change[0].upper()}{change[1:]} changes the probability of any result by at most a factor of "
+            f"{shown_factor(self.epsilon)}, plus {shown_delta(self.delta)}.",
+            f"This is differential privacy per {self.unit} with epsilon {shown_epsilon(self.epsilon)} and delta "
+            f"{shown_delta(self.delta)}.",
+            f"It was computed from {count} recorded release{'s' if count != 1 else ''} by {self.accountant}.",
+        ]
+
+    def _assumed(self) -> list[str]:
+        if not self.assumptions:
+            return []
+        clauses = "; ".join(f"that {assumption.rstrip('.')}" for assumption in self.assumptions)
+        return [f"The guarantee assumes {clauses}."]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; an infinite epsilon is None."""
@@ -148,35 +184,71 @@ class Guarantee:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Guarantee:
-        """Rebuild a guarantee from `to_dict`; epsilon is computed again from the releases, not believed."""
-        kind = check_choice(values.get("kind"), "kind", KINDS)
-        releases = merge(release_from_dict(item) for item in values.get("releases", ()))
-        texts = {key: str(values.get(key, "")) for key in ("trust", "reason")}
-        assumptions = tuple(str(item) for item in values.get("assumptions", ()))
-        if kind != PRIVATE:
-            return cls(kind, math.inf, 1.0, releases=releases, assumptions=assumptions, **texts)
-        found = cls.from_releases(
-            releases,
-            delta=values["delta"],
-            unit=values["unit"],
-            adjacency=values["adjacency"],
-            trust=texts["trust"],
-            assumptions=assumptions,
+        """Rebuild a guarantee from `to_dict`, and refuse a record that does not agree with itself.
+
+        Every field is required and no other is accepted. Epsilon and the accountant are computed again from the
+        releases and must agree with the stated ones (`Accountant.agrees` has the tolerance), and the sentence must be
+        the one that the other fields give. So a record that was cut off, or in which one field was changed, is refused.
+        """
+        record = checked_record(values, "a guarantee", _FIELDS)
+        check_choice(record["kind"], "kind", KINDS)
+        check_choice(record["unit"], "unit", UNITS)
+        accountant = Accountant(
+            check_choice(record["adjacency"], "adjacency", ADJACENCIES),
+            merge(release_from_dict(item) for item in record["releases"]),
         )
-        stated = values.get("epsilon")
-        if stated is not None and found.epsilon > float(stated) * (1 + 1e-6):
+        stated = math.inf if record["epsilon"] is None else float(record["epsilon"])
+        if record["kind"] == PRIVATE:
+            delta = check_delta(record["delta"])
+            computed = accountant.epsilon(delta)
+            fits = record["reason"] == "" and record["accountant"] == _method(accountant)
+        else:
+            delta, computed = 1.0, math.inf
+            fits = record["delta"] == 1.0 and record["reason"] != ""
+            fits = fits and record["accountant"] in {"", _method(accountant)}
+        if not accountant.agrees(stated, computed):
             raise InvalidInputError(
-                f"an epsilon that its releases earn (at least {found.epsilon:.6g})",
-                parameter(stated),
-                "The record was changed, or written by another version; do not rely on it.",
+                f"the epsilon that the recorded releases give ({shown_epsilon(computed)})",
+                words(f"a record with epsilon {shown_epsilon(stated)}"),
+                OTHER_VERSION,
             )
-        return found
+        read = cls(
+            kind=record["kind"],
+            epsilon=stated,
+            delta=delta,
+            unit=record["unit"],
+            adjacency=record["adjacency"],
+            trust=record["trust"],
+            accountant=record["accountant"],
+            releases=accountant.releases,
+            assumptions=tuple(record["assumptions"]),
+            reason=record["reason"],
+        )
+        if not fits or str(read) != record["sentence"]:
+            raise InvalidInputError(
+                "a guarantee whose kind, numbers, reason and sentence agree", words("one that does not"), OTHER_VERSION
+            )
+        return replace(read, epsilon=max(stated, computed))
 
 
-def shown_epsilon(epsilon: float) -> str:
-    """Return epsilon with four significant digits, rounded up: what is printed is never less than what holds."""
-    if not math.isfinite(epsilon) or epsilon <= 0:
-        return f"{epsilon:g}"
-    # the last kept decimal; the small allowance keeps 1.0000000000001 from printing as 1.001
-    decimals = 3 - math.floor(math.log10(epsilon))
-    return f"{math.ceil(epsilon * 10.0**decimals * (1 - 1e-9)) / 10.0**decimals:.6g}"
+_FIELDS = {
+    "kind": is_text,
+    "epsilon": is_number_or_none,
+    "delta": is_number,
+    "unit": is_text,
+    "adjacency": is_text,
+    "trust": is_text,
+    "accountant": is_text,
+    "releases": is_list_of_records,
+    "assumptions": is_list_of_texts,
+    "reason": is_text,
+    "sentence": is_text,
+}
+
+
+def _method(accountant: Accountant) -> str:
+    return accountant.method if accountant.releases else NOTHING_RELEASED
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."

@@ -10,9 +10,10 @@ from typing import Any
 
 from tacit.errors import BudgetError, InvalidInputError, LedgerError, parameter, words
 from tacit.privacy.accountant import LOSS_DISTRIBUTION, Accountant
-from tacit.privacy.guarantee import PRIVATE, Guarantee, shown_epsilon
+from tacit.privacy.guarantee import PRIVATE, Guarantee
 from tacit.privacy.ledger_store import Entry, canonical_json, tampered
 from tacit.privacy.releases import ADJACENCIES, UNITS, Release, merge, release_from_dict
+from tacit.privacy.rounding import exact, rounded_down, shown_epsilon
 from tacit.validation import check_choice, check_delta, check_epsilon
 
 ACCOUNT, CHARGE, SETTLEMENT = "account", "charge", "settlement"
@@ -39,7 +40,7 @@ class Account:
 
     def terms(self) -> str:
         """Return the terms in words."""
-        return f"epsilon {self.epsilon:g} at delta {self.delta:g} for the {self.unit}, {self.adjacency}"
+        return f"epsilon {exact(self.epsilon)} at delta {exact(self.delta)} per {self.unit}, {self.adjacency}"
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def checked_releases(guarantee: Guarantee, account: Account) -> tuple[Release, .
     if not guarantee.releases and guarantee.epsilon != 0:
         raise InvalidInputError(
             "a guarantee with the releases that its epsilon was computed from",
-            words(f"epsilon {guarantee.epsilon:g} from no releases"),
+            words(f"epsilon {shown_epsilon(guarantee.epsilon)} from no releases"),
             "Build it with Guarantee.from_releases; a bound proven elsewhere is an ApproximateRelease.",
         )
     return read_releases(json.loads(canonical_json(write_releases(guarantee.releases))))
@@ -199,7 +200,7 @@ def planned_charge(book: Book, guarantee: Guarantee, purpose: str) -> dict[str, 
         spent, alone = book.spent(), Book(account).spent(releases)
         left = max(account.epsilon - spent, 0.0)
         raise BudgetError(
-            f"a charge that the budget of {account.dataset!r} allows: {account.terms()}, of which {left:.4g} is left",
+            f"a charge that the budget of {account.dataset!r} allows: {account.terms()}, of which {rounded_down(left)} is left",
             words(f"one of epsilon {shown_epsilon(alone)}, which makes {shown_epsilon(total)} in all"),
             "Nothing was charged. Add noise, release less, or leave this data set alone.",
         )

@@ -168,11 +168,10 @@ class LocallyPrivateCounts(BaseEstimator):  # type: ignore[misc]
             delta=NEGLIGIBLE,
             unit="cell",
             adjacency="replace-one",
-            trust="the site that holds the counts; nobody else is trusted",
+            trust="Only the site that holds the counts must be trusted. The bound also holds with delta = 0",
             assumptions=(
-                f"an entry's value changes by at most {most}",
-                "which entries are observed is public",
-                "epsilon is pure: it holds with delta = 0 too",
+                f"a cell's value changes by at most {most}",
+                "which cells are observed is public",
             ),
         )
         if self.insecure_seed is not None:
