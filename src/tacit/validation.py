@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 import warnings
 from collections.abc import Iterable
 
-from tacit.errors import InvalidInputError, PrivacyWarning, parameter
+from tacit.errors import InvalidInputError, PrivacyWarning, Words, parameter, words
 
 LARGEST_FIT_DELTA = 0.01
 """Private fits refuse a larger delta: even among a hundred units it would allow one to be published outright."""
+
+_WITHOUT_VALUES = re.compile(
+    r"Input \w+ contains (NaN|infinity or a value too large for dtype\('\w+'\))"
+    r"|Complex data not supported"
+    r"|Found array with \d+ sample\(s\) \(shape=[\d, ()]+\) while a minimum of \d+ is required.*"
+    r"|Found array with \d+ feature\(s\) \(shape=[\d, ()]+\) while a minimum of \d+ is required.*"
+    r"|Found array with dim \d+, while dim <= 2 is required.*"
+    r"|Expected 2D array, got (1D|scalar) array instead"
+    r"|X has \d+ features, but \w+ is expecting \d+ features as input"
+    r"|The feature names should match those that were passed during fit"
+    r"|Feature names are only supported if all input features have string names, .*"
+    r"|Sparse data was passed.*"
+    r"|np\.matrix is not supported.*"
+    r"|Singular matrix|(SVD|Eigenvalues) did not converge"
+    r"|(float|int)\(\) argument must be a string(, a bytes-like object)? or a real number, not '\w+'"
+)
+"""First lines of messages of scikit-learn and numpy that hold no values of the data; all others may."""
 
 
 def _is_real(value: object) -> bool:
@@ -118,3 +136,14 @@ def check_choice(value: object, name: str, choices: Iterable[str]) -> str:
         listed = ", ".join(repr(choice) for choice in allowed)
         raise InvalidInputError(f"{name} to be one of {listed}", parameter(value), f"Choose one of them for {name}.")
     return value
+
+
+def reason_of(error: Exception) -> Words:
+    """Return why scikit-learn or numpy refused data, without values of the data and without the number of rows.
+
+    Raise what it is used for ``from None``: a traceback would show the message of `error` as it is.
+    """
+    first = str(error).partition("\n")[0].rstrip(".:")
+    if not _WITHOUT_VALUES.fullmatch(first):
+        return words(f"something else ({type(error).__name__})")
+    return words(re.sub(r"(?<=shape=\()\d+(?=, 0\))", "", first))

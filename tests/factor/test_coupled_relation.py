@@ -118,12 +118,12 @@ def test_negative_data_is_refused(divergence):
 
 
 def test_zeros_under_itakura_saito_are_raised_and_said():
-    with pytest.warns(UserWarning, match=f"{(COUNTS == 0).sum()} zeros .* raised to 0.01"):
+    with pytest.warns(UserWarning, match="zeros .* replaced by 0.01 times"):
         relation = Relation(COUNTS, CP, NAMES, divergence="itakura-saito")
     assert relation.dense.min() == pytest.approx(0.01)
     with pytest.raises(InvalidInputError, match="zeros only"):
         Relation(np.zeros((2, 2)), "ir,jr->ij", ("a", "b"), divergence=2)
-    with pytest.raises(InvalidInputError, match="zeros that are not stored"):
+    with pytest.raises(InvalidInputError, match="cells that are not stored as zeros"):
         Relation(triple(COUNTS), CP, NAMES, divergence="itakura-saito")
 
 
@@ -137,15 +137,15 @@ def test_zeros_under_itakura_saito_are_raised_and_said():
         (np.where(COUNTS > 2, np.nan, COUNTS), {}, "NaN"),
         (np.where(COUNTS > 2, np.inf, COUNTS), {}, "NaN or infinity"),
         (([[0, 0, 0]], [np.nan], (2, 3, 4)), {}, "NaN or infinity"),
-        (([[0, 0, 4]], [1.0], (2, 3, 4)), {}, "0 to 3 on axis 2.*got 4"),
-        (([[0, -1, 0]], [1.0], (2, 3, 4)), {}, "0 to 2 on axis 1.*got -1"),
+        (([[0, 0, 4]], [1.0], (2, 3, 4)), {}, "0 to 3 on axis 2; got an index outside"),
+        (([[0, -1, 0]], [1.0], (2, 3, 4)), {}, "0 to 2 on axis 1; got an index outside"),
         (([[0, 0.5, 0]], [1.0], (2, 3, 4)), {}, "whole numbers"),
         (([[0, 1]], [1.0], (2, 3, 4)), {}, "3 columns"),
-        (([[0, 1, 1]], [1.0, 2.0], (2, 3, 4)), {}, "one value a stored cell"),
+        (([[0, 1, 1]], [1.0, 2.0], (2, 3, 4)), {}, "one value for each stored cell"),
         (
             ([[0, 1, 1], [1, 1, 1], [0, 1, 1]], [1.0, 2.0, 3.0], (2, 3, 4)),
             {},
-            r"1 repetitions, for example of \(0, 1, 1\)",
+            "duplicate cells",
         ),
         (COUNTS, {"observed": AllBut([[9, 0, 0]])}, "the cells of AllBut"),
         (COUNTS, {"observed": AllBut(slices={3: [0]})}, "axis from 0 to 2"),
@@ -176,7 +176,7 @@ def test_a_factor_twice_in_one_relation_is_refused():
 
 def test_an_entity_with_no_cell_anywhere_is_said_and_gets_the_mean():
     relation = Relation(COUNTS, CP, NAMES, observed=AllBut(slices={0: [3]}))
-    with pytest.warns(UserWarning, match=r"1 of 7 entities of 'user' .*the first is 3"):
+    with pytest.warns(UserWarning, match="some entities of 'user' have no known cell"):
         model = CoupledFactorization(2, max_iter=20).fit(relation)
     user = model.factors_["user"]
     assert np.allclose(user[3], np.delete(user, 3, axis=0).mean(axis=0))
@@ -190,7 +190,7 @@ def test_relations_that_share_nothing_are_allowed_and_said():
     one, other = Relation(COUNTS, CP, NAMES), Relation(np.ones((3, 4)), "ar,br->ab", ("a", "b"))
     start = {name: 0.2 + rng.random((size, 2)) for name, size in zip((*NAMES, "a", "b"), (7, 5, 6, 3, 4), strict=True)}
     options = {"max_iter": 30, "extrapolate": False, "tol": 0.0}
-    with pytest.warns(UserWarning, match="2 groups that share no factor"):
+    with pytest.warns(UserWarning, match="2 groups without a common factor"):
         together = CoupledFactorization(2, init=start, **options).fit([one, other])
     alone = CoupledFactorization(2, init={name: start[name] for name in NAMES}, **options).fit(one)
     assert np.allclose(together.factors_["user"], alone.factors_["user"])
@@ -198,7 +198,7 @@ def test_relations_that_share_nothing_are_allowed_and_said():
 
 def test_relations_need_names_of_their_own():
     one = Relation(COUNTS, CP, NAMES)
-    with pytest.raises(InvalidInputError, match="a name of its own"):
+    with pytest.raises(InvalidInputError, match="a different name"):
         CoupledFactorization(2).fit([one, one])
     with pytest.raises(InvalidInputError, match="Wrap the data"):
         CoupledFactorization(2).fit([COUNTS])

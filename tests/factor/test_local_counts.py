@@ -211,9 +211,9 @@ def test_a_saved_model_predicts_the_same(tmp_path):
         ([[1, -1]], "between 0 and"),
         ([[1, 2.5]], "whole numbers"),
         ([[1, math.nan]], "whole numbers"),
-        ([["a"]], "table of numbers"),
-        ([], "table of numbers"),
-        (3, "table of numbers"),
+        ([["a"]], "table of whole numbers"),
+        ([], "table of whole numbers"),
+        (3, "table of whole numbers"),
     ],
 )
 def test_bad_counts_are_refused(counts, message):

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InvalidInputError, words
+from tacit.validation import reason_of
+
+NUMBERS = "Reshape your data to one row per record, convert text to numbers, and fill or drop missing values."
 
 
 def validated(estimator: Any, X: Any, *, reset: bool, dtype: Any = np.float64, non_negative: bool = False) -> Any:
@@ -27,28 +30,25 @@ def validated(estimator: Any, X: Any, *, reset: bool, dtype: Any = np.float64, n
 
     try:
         X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=dtype, order="C")
+    except TypeError as error:
+        raise TypeError(reason_of(error)) from None
     except ValueError as error:
-        first, *rest = str(error).splitlines()
-        raise InvalidInputError(
-            "a table of finite numbers, one row a record",
-            words(first),
-            " ".join([*rest[-1:], "Convert, impute or drop what is not a number; nothing was charged."]),
-        ) from error
+        raise InvalidInputError("a table of finite numbers, one row per record", reason_of(error), NUMBERS) from None
     if non_negative and (X if isinstance(X, np.ndarray) else X.data).min(initial=0) < 0:
         raise InvalidInputError(
-            "a table without negative entries",
-            words("negative ones"),
-            f"Shift or clip by a public amount. Negative values in data passed to {type(estimator).__name__} have no meaning.",
+            f"a table of non-negative numbers for {type(estimator).__name__}",
+            words("Negative values in data"),
+            "Shift or clip the data by a public amount.",
         )
     return X
 
 
 def check_components(n_components: int, shape: tuple[int, int]) -> None:
     """Refuse more components than columns."""
-    rows, columns = shape
+    columns = shape[1]
     if n_components > columns:
         raise InvalidInputError(
-            f"n_components of at most n_features = {columns} (n_features={columns})",
-            words(f"{n_components}, with n_samples={rows}"),
+            f"n_components <= {columns}, the number of columns (n_features={columns})",
+            words(f"n_components={n_components}"),
             "Ask for fewer components.",
         )

@@ -113,7 +113,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             "a file written by save()",
             parameter(os.fspath(path)),
             f"It cannot be read as one ({type(error).__name__}).",
-        ) from error
+        ) from None
     if header.get("format") != FORMAT or header.get("version") != VERSION or header.get("class") not in MODELS:
         raise InvalidInputError(
             f"a {FORMAT!r} of version {VERSION} with a class among {sorted(MODELS)}",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, kind_of, parameter, words
 
 Coords = NDArray[np.int32]
 
@@ -21,26 +21,25 @@ def checked_cells(cells: Any, shape: Sequence[int], what: str) -> Coords:
         return np.zeros((0, len(shape)), np.int32)
     if array.ndim != 2 or array.shape[1] != len(shape):
         raise InvalidInputError(
-            f"{what} with one cell a row and {len(shape)} columns",
-            parameter(array.shape),
-            "Give the index on every axis, in order.",
+            f"{what} as a table with one row per cell and {len(shape)} columns",
+            kind_of(array),
+            "Give the index of each cell on every axis, in the order of the axes.",
         )
     if array.dtype.kind not in "iu":
         with np.errstate(invalid="ignore"):
             whole = array.astype(np.int64, copy=True) if array.dtype.kind in "fb" else None
         if whole is None or not np.array_equal(whole, array):
             raise InvalidInputError(
-                f"{what} to be whole numbers", parameter(array.dtype), "Give integer indices, counted from 0."
+                f"{what} to be whole numbers", kind_of(array), "Give integer indices, counted from 0."
             )
         array = whole
     for axis, size in enumerate(shape):
         column = array[:, axis]
         if column.min() < 0 or column.max() >= size:
-            wrong = int(column[(column < 0) | (column >= size)][0])
             raise InvalidInputError(
                 f"{what} within the shape {tuple(shape)}: 0 to {size - 1} on axis {axis}",
-                parameter(wrong),
-                "Indices count from 0; give the shape if the last entities have no cell.",
+                words("an index outside"),
+                "Count indices from 0, and give the whole shape if the last entities have no cell.",
             )
     return np.ascontiguousarray(array, dtype=np.int32)
 
@@ -59,13 +58,11 @@ def keys(cells: Coords, shape: Sequence[int]) -> NDArray[np.int64]:
 def refuse_duplicates(cells: Coords, shape: Sequence[int], what: str) -> None:
     """Raise where a cell is listed twice."""
     places = np.sort(keys(cells, shape))
-    twice = places[1:][places[1:] == places[:-1]]
-    if twice.size:
-        cell = tuple(int(index) for index in np.unravel_index(int(twice[0]), tuple(shape)))
+    if (places[1:] == places[:-1]).any():
         raise InvalidInputError(
             f"every cell once in {what}",
-            words(f"{len(twice)} repetitions, for example of {cell}"),
-            "Add up or average them first; only you know which is right.",
+            words("duplicate cells"),
+            "Add up or average the duplicates first.",
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, words
 from tacit.factor.coupled.cells import Coords, checked_cells, refuse_duplicates
 from tacit.factor.coupled.divergence import Floats
 
@@ -21,17 +21,15 @@ def taken(data: Any, name: str) -> tuple[tuple[int, ...], Floats | None, Coords 
     else:
         dense = _finite(data, name, unknown=True)
         if not dense.shape or 0 in dense.shape:
-            raise InvalidInputError(
-                f"data with cells in {name!r}", parameter(dense.shape), "Give a matrix or a tensor."
-            )
+            raise InvalidInputError(f"data with cells in {name!r}", words("no cells"), "Give a matrix or a tensor.")
         return dense.shape, dense, None, None
     sizes = tuple(int(size) for size in shape)
     numbers = _finite(values, name)
     cells = checked_cells(coords, sizes, f"the stored cells of {name!r}")
     if numbers.shape != (len(cells),):
         raise InvalidInputError(
-            f"one value a stored cell in {name!r}",
-            words(f"{numbers.shape} values for {len(cells)} cells"),
+            f"one value for each stored cell of {name!r}",
+            words("more or fewer values than cells"),
             "Give coords of shape (n, order) and values of shape (n,).",
         )
     refuse_duplicates(cells, sizes, f"the stored cells of {name!r}")
@@ -42,8 +40,10 @@ def _finite(data: Any, name: str, *, unknown: bool = False) -> Floats:
     """Return numbers as floats; NaN is left for later where it may stand for a cell that is not known."""
     try:
         array = np.array(data, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"numbers in {name!r}", words(str(error)), "Give an array of numbers.") from error
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"numbers in {name!r}", words("text, objects, or rows of different lengths"), "Give an array of numbers."
+        ) from None
     if np.isinf(array).any() or (not unknown and np.isnan(array).any()):
-        raise InvalidInputError(f"finite numbers in {name!r}", words("NaN or infinity"), "Drop or impute them.")
+        raise InvalidInputError(f"finite numbers in {name!r}", words("NaN or infinity"), "Drop or fill them.")
     return array

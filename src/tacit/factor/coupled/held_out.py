@@ -65,7 +65,7 @@ def hold_out(relation: Relation, share: float, *, random_state: int = 0) -> Held
     """
     if not 0 < share < 1:
         raise InvalidInputError(
-            "a share to hold out between 0 and 1", parameter(share), "Give a part of the cells, as 0.1."
+            "a fraction to hold out between 0 and 1", parameter(share), "Give a fraction of the cells, such as 0.1."
         )
     rng = np.random.default_rng(random_state)
     cells, values = relation.stored()
@@ -73,8 +73,8 @@ def hold_out(relation: Relation, share: float, *, random_state: int = 0) -> Held
     if not out.any() or out.all():
         raise InvalidInputError(
             f"enough cells in {relation.name!r} to hold out {share:g} of them",
-            words(f"{len(values)}"),
-            "Hold out more or less.",
+            words("too few"),
+            "Hold out a larger or a smaller fraction.",
         )
     chosen, known = cells[out], values[out]
     if relation.is_sparse and not relation.stored_only:

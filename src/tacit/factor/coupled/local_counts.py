@@ -178,7 +178,7 @@ class LocalCountFactorization(SavedModel, BaseEstimator):  # type: ignore[misc]
         if table.shape != (own.shape[1], self.shared_samples_.shape[1]):
             raise InvalidInputError(
                 f"counts of shape {(own.shape[1], self.shared_samples_.shape[1])}",
-                parameter(table.shape),
+                words("another shape"),
                 "Give the site's whole table.",
             )
         rows, columns = np.nonzero(checked_mask(observed, table.shape))
@@ -202,19 +202,21 @@ class LocalCountFactorization(SavedModel, BaseEstimator):  # type: ignore[misc]
 
     def _sites(self, tables: Sequence[Any], observed: Sequence[Any] | None) -> list[_Site]:
         if not len(tables):
-            raise InvalidInputError("at least one table", words("none"), "Give one table a site.")
+            raise InvalidInputError("at least one table", words("none"), "Give one table per site.")
         masks = [None] * len(tables) if observed is None else list(observed)
         if len(masks) != len(tables):
             raise InvalidInputError(
-                "one mask a table", parameter((len(masks), len(tables))), "Use None for tables without one."
+                "one mask per table",
+                words(f"{len(masks)} masks for {len(tables)} tables"),
+                "Use None for tables without one.",
             )
         sites = [self._site(table, mask) for table, mask in zip(tables, masks, strict=True)]
         for site in sites:
             if site.z.ndim != 2 or site.z.shape[1] != sites[0].z.shape[1]:
                 raise InvalidInputError(
-                    f"tables of two axes with {sites[0].z.shape[-1]} columns each",
-                    parameter(site.z.shape),
-                    "The columns are what is shared.",
+                    "tables with two axes and the same number of columns",
+                    words(f"{site.z.ndim} axes" if site.z.ndim != 2 else "different numbers of columns"),
+                    "Give all sites' tables the same columns: these are shared.",
                 )
         if not any(site.observed.any() for site in sites):
             raise InvalidInputError("at least one observed cell", words("none"), "Mark known cells True.")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
+from tacit.errors import InvalidInputError, PrivacyWarning, kind_of, words
 from tacit.privacy.entropy import insecure_generator
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import discrete_laplace
@@ -60,20 +60,19 @@ def checked_counts(counts: ArrayLike, name: str = "counts") -> NDArray[np.int64]
     given = np.asarray(counts)
     if given.dtype.kind not in "iufb" or given.ndim == 0 or given.size == 0:
         raise InvalidInputError(
-            f"{name} to be a table of numbers", words(f"{given.dtype} of shape {given.shape}"), "Give counts."
+            f"{name} to be a table of whole numbers", kind_of(given), "Give an array of counts with at least one cell."
         )
     if given.dtype.kind == "f" and not np.all(np.isfinite(given) & (given == np.rint(given))):
-        odd = given[~(np.isfinite(given) & (given == np.rint(given)))].ravel()[0]
         raise InvalidInputError(
             f"{name} to be whole numbers",
-            parameter(float(odd)),
-            "Leave out missing cells by `observed`; round the rest.",
+            words("fractions, NaN or infinity"),
+            "Mark missing cells by `observed`, and round the others.",
         )
     if given.min() < 0 or given.max() > MOST_COUNT:
         raise InvalidInputError(
             f"{name} between 0 and 2**40",
-            parameter(int(given.min())) if given.min() < 0 else parameter(int(given.max())),
-            "Counts are not negative; only what `privatise` returns may be.",
+            words("negative numbers" if given.min() < 0 else "larger numbers"),
+            "Correct the counts. Only what `privatise` returns may be negative.",
         )
     return given.astype(np.int64)
 
@@ -84,7 +83,7 @@ def checked_mask(observed: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     if mask.dtype != bool or mask.shape != shape:
         raise InvalidInputError(
             f"observed to be a boolean table of shape {shape}",
-            words(f"{mask.dtype} of shape {mask.shape}"),
+            kind_of(mask),
             "Mark known cells True.",
         )
     return mask

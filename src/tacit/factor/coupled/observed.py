@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, kind_of, parameter
 from tacit.factor.coupled.cells import Coords, checked_cells
 
 
@@ -73,11 +73,11 @@ def checked_observed(observed: Any, shape: Sequence[int]) -> str | AllBut | NDAr
     if mask is None or mask.dtype != np.bool_:
         raise InvalidInputError(
             'observed to be "all", "stored", a boolean mask or AllBut(...)',
-            parameter(observed) if mask is None else words(f"an array of {mask.dtype}"),
+            kind_of(observed),
             "For a list of cells that are not known, give AllBut(cells).",
         )
     if mask.shape != tuple(shape):
         raise InvalidInputError(
-            f"a mask of the data's shape {tuple(shape)}", parameter(mask.shape), "Give one truth value a cell."
+            f"a mask of the data's shape {tuple(shape)}", parameter(mask.shape), "Give one truth value per cell."
         )
     return mask

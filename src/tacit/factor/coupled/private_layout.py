@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, kind_of, parameter, words
 from tacit.factor.coupled.relation import Relation
 from tacit.factor.coupled.sites import Site
 from tacit.factor.coupled.spec import checked_ranks, factor_shapes
@@ -114,7 +114,7 @@ def _split(relations: Any, entity: Any) -> tuple[list[Relation], list[Relation]]
     given = [relations] if isinstance(relations, Relation) else list(relations)
     for relation in given:
         if not isinstance(relation, Relation):
-            raise InvalidInputError("relations", parameter(relation), EXAMPLE)
+            raise InvalidInputError("relations", kind_of(relation), EXAMPLE)
     names = sorted({name for relation in given for name in relation.factors})
     if not isinstance(entity, str) or entity not in names:
         raise InvalidInputError(

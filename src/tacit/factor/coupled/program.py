@@ -151,7 +151,7 @@ def coupled_program(
     for _ in range(settings.max_iter):
         moved, cost, renewed = yield from _sweep(holder, point, rules, settings)
         if not np.isfinite(cost[0]):
-            raise InvalidInputError("a finite cost", words(str(cost[0])), "Scale the data, or change the start.")
+            raise InvalidInputError("a finite cost", words("NaN or infinity"), "Scale the data, or change the start.")
         if cost[0] > best:
             if not ahead:  # a sweep without a lead fails by rounding only: there is nothing left to gain
                 break

@@ -111,7 +111,7 @@ class Relation:
 
     def __repr__(self) -> str:
         shape = " x ".join(str(size) for size in self.shape)
-        return f"Relation({self.name!r}: {shape}, {self.spec.text}, {self.n_observed} cells known)"
+        return f"Relation({self.name!r}: {shape}, {self.spec.text})"
 
     @property
     def is_sparse(self) -> bool:
@@ -235,28 +235,27 @@ class Relation:
         if self.power > 0 and known.min(initial=0.0) < 0:
             raise InvalidInputError(
                 f"no negative numbers in {self.name!r} under its divergence",
-                parameter(float(known.min())),
+                words("negative numbers"),
                 'Shift or clip them, or use divergence="euclid".',
             )
         if self.power not in (0, 1) and self.dense is None and not self.stored_only:
             raise InvalidInputError(
                 f'divergence="euclid" or "kl" for {self.name!r}: sparse data whose other cells are zeros',
                 parameter(self.power),
-                'Others have no short form for zeros that are not stored: use observed="stored" with some zeros stored, or a '
-                "dense array.",
+                'Only these two can treat cells that are not stored as zeros: use observed="stored", or give a dense array.',
             )
         if self.power == 2:
             self._raise_zeros(known)
 
     def _raise_zeros(self, known: Floats) -> None:
-        zeros = int((known == 0).sum())
-        if not zeros:
+        if known.all():
             return
-        if zeros == known.size:
+        if not known.any():
             raise InvalidInputError(f"a positive number in {self.name!r}", words("zeros only"), "Check the data.")
         floor = FLOOR * float(known[known > 0].min())
         warnings.warn(
-            f"{zeros} zeros of {self.name!r} were raised to {floor:.3g}: Itakura-Saito has no value at zero",
+            f"the zeros of {self.name!r} were replaced by {FLOOR:g} times its smallest positive value, because the "
+            "Itakura-Saito divergence has no value at zero",
             stacklevel=4,
         )
         if self.dense is not None:
@@ -283,6 +282,6 @@ def _checked_names(factors: Any) -> tuple[str, ...]:
             raise InvalidInputError(
                 "different factors in one relation",
                 words(f"{factor!r} twice"),
-                "A symmetric model (a factor times itself) is not built; give the second use another name.",
+                "A factor times itself (a symmetric model) is not supported: give the second use another name.",
             )
     return names

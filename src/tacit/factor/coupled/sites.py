@@ -96,12 +96,12 @@ class Outline:
                 parts["site"], parts["name"], parts["einsum"], factors, shape, float(parts["power"]),
                 parts.get("gaps", ""), dict(pairs), parts.get("content", ""),
             )  # fmt: skip
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError):
             raise InvalidInputError(
                 "a relation as `tacit parties outline` writes it",
-                words(repr(line[:200])),
-                "Ask that party for it again.",
-            ) from error
+                words("a line in another form"),
+                "Ask that party for the outline again.",
+            ) from None
 
     def stand_in(self) -> Relation:
         """Return a relation of this outline with one cell in it: for what depends on nothing else."""
@@ -177,7 +177,7 @@ class Site:
             raise InvalidInputError(
                 f"{len(told)} relations from {self.name}, as the job says",
                 words(f"{len(self.relations)}"),
-                "Give those that were described to the others.",
+                "Give the relations that were described to the other parties.",
             )
         for relation, outline in zip(self.relations, told, strict=True):
             mine = Outline.of(relation, self.name, entities=outline.entities, is_public=bool(outline.content))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, kind_of, parameter, words
 from tacit.factor.coupled.divergence import Floats
 from tacit.factor.coupled.relation import Relation
 
@@ -56,8 +56,8 @@ def given_start(given: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]])
         if factor.shape != shape or not np.isfinite(factor).all() or (factor < 0).any():
             raise InvalidInputError(
                 f"a start of shape {shape} for {name!r}, without negative numbers",
-                parameter(factor.shape),
-                "Entries that start at zero stay there.",
+                words(f"one of shape {factor.shape}" if factor.shape != shape else "negative numbers, NaN or infinity"),
+                "Give one number per entry. Entries that start at zero stay at zero.",
             )
         start[name] = factor
     return start
@@ -95,10 +95,9 @@ def unknown_entities(relations: Sequence[Relation]) -> dict[str, NDArray[np.bool
 
 def say_what_is_odd(relations: Sequence[Relation], unknown: Mapping[str, NDArray[np.bool_]]) -> None:
     """Warn of entities that nothing is known of, and of relations that share nothing."""
-    for name, missing in unknown.items():
+    for name in unknown:
         warnings.warn(
-            f"{int(missing.sum())} of {len(missing)} entities of {name!r} have no known cell in any relation "
-            f"(the first is {int(np.argmax(missing))}): they get the mean of the others",
+            f"some entities of {name!r} have no known cell in any relation: they get the mean of the others",
             stacklevel=3,
         )
     groups: list[set[str]] = []
@@ -108,7 +107,7 @@ def say_what_is_odd(relations: Sequence[Relation], unknown: Mapping[str, NDArray
         groups = [group for group in groups if not group & names] + [names.union(*touching)]
     if len(groups) > 1:
         warnings.warn(
-            f"the relations fall into {len(groups)} groups that share no factor: each is fitted as if alone",
+            f"the relations form {len(groups)} groups without a common factor: each group is fitted by itself",
             stacklevel=3,
         )
 
@@ -136,12 +135,12 @@ def checked_relations(relations: Any) -> list[Relation]:
     for relation in found:
         if not isinstance(relation, Relation):
             raise InvalidInputError(
-                "relations", parameter(type(relation).__name__), "Wrap the data: tacit.Relation(data, einsum, factors)."
+                "relations", kind_of(relation), "Wrap the data: tacit.Relation(data, einsum, factors)."
             )
     names = [relation.name for relation in found]
     for name in names:
         if names.count(name) > 1:
             raise InvalidInputError(
-                "a name of its own for every relation", parameter(name), "Give name= to tell them apart."
+                "a different name for every relation", words(f"{name!r} twice"), "Give name= to tell them apart."
             )
     return found

@@ -232,7 +232,7 @@ class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[m
             raise InvalidInputError(
                 f"start to be 'free', 'noisy' or a non-negative dictionary of shape {(self.n_components, X.shape[1])}",
                 words(f"an array of shape {start.shape}"),
-                "Give one row a component; it must not have been computed from the private data.",
+                "Give one row per component; it must not have been computed from the private data.",
             )
         return unit_ball(start)
 

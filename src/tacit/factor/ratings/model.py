@@ -65,7 +65,7 @@ class RatingModel(SavedModel):
         else:
             rows, columns = table.users.codes(users, "user"), table.items.codes(items, "item")
         if len(rows) != len(columns):
-            raise InvalidInputError("as many users as items", parameter((len(rows), len(columns))), "Give pairs.")
+            raise InvalidInputError("as many users as items", words("different numbers of them"), "Give pairs.")
         return self._scores(self._users, rows, columns)
 
     def predict_for(self, rated_items: Any, ratings: ArrayLike, items: Any) -> NDArray[np.float64]:
@@ -191,7 +191,7 @@ class RatingModel(SavedModel):
         columns = self._items().known(items, "item")
         values = as_ratings(ratings, (self.least_, self.greatest_))
         if len(columns) != len(values):
-            raise InvalidInputError("one rating an item", parameter((len(columns), len(values))), "Give pairs.")
+            raise InvalidInputError("one rating per item", words("different numbers of them"), "Give pairs.")
         last = {int(column): float(value) for column, value in zip(columns, values, strict=True)}
         order = sorted(last)
         return np.array(order, dtype=np.int32), np.array([last[column] for column in order])

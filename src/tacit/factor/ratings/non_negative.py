@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from tacit.channel import Clear, Outcome, Program, Sum, run
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, words
 from tacit.factor.ratings.als import BLOCK, ItemSide
 from tacit.factor.ratings.kernels import normal_rows
 from tacit.factor.ratings.model import ITEM_SIDE, RatingModel, check_range
@@ -141,7 +141,7 @@ class RatingNMF(RatingModel, BaseEstimator):  # type: ignore[misc]
         least, greatest = bounds if bounds is not None else (table.values.min(), table.values.max())
         if least < 0:
             raise InvalidInputError(
-                "ratings that are not negative", parameter(float(least)), "Shift them by a public amount."
+                "ratings that are not negative", words("negative ones"), "Shift them by a public amount."
             )
         program = rating_nmf_program(
             table,

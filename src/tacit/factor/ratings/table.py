@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, kind_of, words
 
 COLUMNS = ("user", "item", "rating")
 DENSE_IDS = 4
@@ -48,13 +48,13 @@ class Ids:
         return np.fromiter((lookup.get(value, -1) for value in given.tolist()), np.int64, len(given))
 
     def known(self, ids: Any, name: str) -> NDArray[np.int64]:
-        """Return the index of each id, or raise and name the first that is not known."""
+        """Return the index of each id, or raise where one is not known."""
         codes = self.codes(ids, name)
         if (codes < 0).any():
             raise InvalidInputError(
                 f"{name} ids that the model knows",
-                parameter(as_ids(ids, name)[int(np.argmax(codes < 0))]),
-                "Fit with it, leave it out, or (for a new user) use recommend_for with the user's own ratings.",
+                words(f"an unknown {name} id"),
+                "Leave it out, fit with it, or (for a new user) use recommend_for with the user's own ratings.",
             )
         return codes
 
@@ -166,8 +166,8 @@ def read_ratings(
     if not len(values) == len(given_users) == len(given_items):
         raise InvalidInputError(
             "as many users as items as ratings",
-            words(f"{len(given_users)}, {len(given_items)} and {len(values)}"),
-            "Give one of each for every rating.",
+            words("different numbers of them"),
+            "Give one user, one item and one rating each.",
         )
     if not len(values):
         raise InvalidInputError("at least one rating", words("none"), "Check the file, or the filter before this.")
@@ -193,7 +193,7 @@ def as_ids(ids: Any, name: str) -> NDArray[Any]:
         array = np.empty(len(listed), dtype=object)
         array[:] = listed
     if array.ndim != 1:
-        raise InvalidInputError(f"{name} ids in one dimension", parameter(array.shape), "Give one id a rating.")
+        raise InvalidInputError(f"{name} ids in one dimension", kind_of(array), "Give one id per rating.")
     if array.dtype.kind == "O":
         kinds = {type(value) for value in array.tolist()}
         if kinds <= {int} or kinds == {str}:
@@ -209,7 +209,9 @@ def as_ids(ids: Any, name: str) -> NDArray[Any]:
 def _check_objects(array: NDArray[Any], name: str) -> None:
     for value in array:
         if not isinstance(value, Hashable) or value is None or value != value:  # noqa: PLR0124  (NaN is not itself)
-            raise InvalidInputError(f"hashable {name} ids without gaps", parameter(value), "Drop or convert it.")
+            raise InvalidInputError(
+                f"hashable {name} ids without gaps", words("others"), "Drop or convert them."
+            )
 
 
 def as_ratings(ratings: ArrayLike, rating_range: tuple[float, float] | None) -> NDArray[np.float64]:
@@ -217,20 +219,19 @@ def as_ratings(ratings: ArrayLike, rating_range: tuple[float, float] | None) -> 
     raw: Any = ratings
     try:
         values = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError("ratings that are numbers", words(str(error)), "Convert or drop the others.") from None
+    except (TypeError, ValueError):
+        raise InvalidInputError("ratings that are numbers", words("others"), "Convert or drop the others.") from None
     if values.ndim != 1:
-        raise InvalidInputError("ratings in one dimension", parameter(values.shape), "Give one number a rating.")
+        raise InvalidInputError("ratings in one dimension", kind_of(values), "Give one number per rating.")
     if not np.isfinite(values).all():
         raise InvalidInputError("finite ratings", words("NaN or infinity"), "Drop the pairs without a rating.")
     if rating_range is not None and len(values):
         low, high = rating_range
-        outside = values[(values < low) | (values > high)]
-        if len(outside):
+        if ((values < low) | (values > high)).any():
             raise InvalidInputError(
                 f"ratings between {low:g} and {high:g}",
-                parameter(float(outside[0])),
-                "Set rating_range, or mend the ratings.",
+                words("ratings outside"),
+                "Set rating_range or correct the ratings.",
             )
     return values
 
@@ -263,13 +264,13 @@ def _split(data: Any) -> tuple[Any, Any, Any, tuple[int, int] | None]:
     except TypeError:
         raise InvalidInputError(
             "a data frame, a scipy sparse matrix, or users, items and ratings",
-            parameter(type(data).__name__),
+            kind_of(data),
             "Give one of these.",
         ) from None
     names = COLUMNS if set(COLUMNS) <= set(frame.columns) else tuple(frame.columns)
     if len(names) != len(COLUMNS):
         raise InvalidInputError(
-            f"columns named {COLUMNS}, or three columns", parameter(list(frame.columns)), "Rename or select."
+            f"columns named {', '.join(COLUMNS)}, or three columns", words("others"), "Rename or select the columns."
         )
     for name in names:
         if frame[name].null_count():

@@ -63,14 +63,16 @@ def budgets_of(epsilon: Any, delta: float, adjacency: str, users: Ids, max_units
         wanted = users.values.tolist() if isinstance(users.values, np.ndarray) else users.values
         missing = [user for user in wanted if user not in epsilon]
         if missing:
-            raise InvalidInputError("an epsilon for every user", words(f"none for {missing[0]!r}"), "Add the missing.")
+            raise InvalidInputError("an epsilon for every user", words("none for some users"), "Add the missing users.")
         listed = [check_epsilon(epsilon[user]) for user in wanted]
         named = [check_epsilon(value) for value in epsilon.values()]  # also of users without ratings: these are public
     elif isinstance(epsilon, np.ndarray | list | tuple):
         listed = [check_epsilon(float(value)) for value in epsilon]
         if len(listed) != len(users):
             raise InvalidInputError(
-                f"one epsilon for each of {len(users)} users", words(f"{len(listed)}"), "Order them as the users' ids."
+                "one epsilon for each user",
+                words("more or fewer"),
+                "Give one per user, in the order of the users' ids.",
             )
         named = listed
     else:

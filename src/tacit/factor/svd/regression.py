@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from tacit.channel import NormedSum, Outcome, Program, Sum
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, kind_of, words
 from tacit.factor.svd.pca import PCA
 from tacit.factor.svd.program import CentredRows, Settings, column_sums, svd_program
 
@@ -121,15 +121,13 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
             )
         try:
             target = np.asarray(column_or_1d(y, warn=True), dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(
-                "one number a row as the target", words(str(error)), "Give y as a vector."
-            ) from error
+        except (TypeError, ValueError):
+            raise InvalidInputError("one number per row as the target", kind_of(y), "Give y as a vector.") from None
         if len(target) != X.shape[0] or not np.all(np.isfinite(target)):
             raise InvalidInputError(
-                f"{X.shape[0]} finite targets, one a row",
-                words(f"{len(target)}, {int(np.sum(~np.isfinite(target)))} of them NaN or infinity (inf)"),
-                "Give y in the order of the rows; impute or drop what is missing.",
+                "one finite target per row",
+                words("more or fewer targets than rows" if len(target) != X.shape[0] else "NaN or infinity (inf)"),
+                "Give y in the order of the rows; fill or drop what is missing.",
             )
         return target
 
