@@ -189,9 +189,9 @@ def test_images_of_several_sizes_and_images_without_a_class_are_refused(tmp_path
         (tmp_path / "images" / name).mkdir(parents=True)
         Image.fromarray(np.zeros((side, side), np.uint8)).save(tmp_path / "images" / name / "1.png")
     found = invoke("fit", "neural", tmp_path / "images", "--output", tmp_path / "out")
-    assert "all pictures to have the size" in str(found.exception)
+    assert "to have one size" in str(found.exception)
     loose = tmp_path / "loose"
     loose.mkdir()
     Image.fromarray(np.zeros((8, 8), np.uint8)).save(loose / "1.png")
     found = invoke("fit", "neural", loose, "--output", tmp_path / "out")
-    assert "one folder a class" in str(found.exception)
+    assert "one folder per class" in str(found.exception)

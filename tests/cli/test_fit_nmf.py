@@ -196,4 +196,4 @@ def test_bad_arguments(arguments, tmp_path):
 
 
 def test_missing_data(tmp_path):
-    assert "nothing of that name" in str(invoke("fit", "nmf", tmp_path / "nothing", "-k", 3).exception)
+    assert "which does not exist" in str(invoke("fit", "nmf", tmp_path / "nothing", "-k", 3).exception)

@@ -105,7 +105,7 @@ def test_what_was_hidden_and_what_was_filled_is_reported(table):
     )
     assert [row["after"] for row in result["rows"]] == [moved["after"]] * 2
     FRAME.with_columns(age=pl.when(pl.col("dose") < 2).then(None).otherwise(pl.col("age"))).write_csv(table)
-    assert "missing in the columns age" in refused(
+    assert "missing values in the columns age" in refused(
         "perturb", table, "--label", "state", "--method", "nmf", "--level", 2
     )
     result, _ = release(table, "--label", "state", "--method", "nmf", "--level", 2, "--missing", "mean")
@@ -175,7 +175,7 @@ def test_the_comparison_fills_when_asked_and_says_what_it_left_out(table):
         age=pl.when(pl.col("dose") < 2).then(None).otherwise(pl.col("age")), town=pl.lit("here")
     ).write_csv(table)
     options = ("--compare", "--label", "state", "--distortions", "0.1", "--epsilons", "3")
-    assert "missing in the columns age" in refused("perturb", table, *options)
+    assert "missing values in the columns age" in refused("perturb", table, *options)
     found = invoke("perturb", table, *options, "--missing", "mean", "--report", table.parent / "compared", "--json")
     result = json.loads(found.stdout)
     assert result["missing_filled"] == int((FRAME["dose"] < 2).sum()) > 0
@@ -207,7 +207,7 @@ def test_the_comparison_without_labels_counts_clusters(table):
         (("--method", "nmf", "--level", 2, "--set", "eta"), "a setting as in"),
         (("--method", "nmf", "--level", 2, "--label", "class"), "--label to be a column"),
         (("--method", "nmf", "--label", "state", "--level", 2, "--columns", "height"), "which are not there"),
-        (("--method", "correlation-aware", "--level", 0.5, "--others", "pass"), "labels, one a row"),
+        (("--method", "correlation-aware", "--level", 0.5, "--others", "pass"), "one label per row"),
         (("--method", "constrained-nmf", "--target-distortion", 9, "--label", "state"), "the largest is"),
         (("--method", "hide-membership", "--hide", "first=2", "--label", "state"), "--hide as in"),
         (("--method", "private-table"), "public bounds or categories"),

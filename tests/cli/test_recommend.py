@@ -77,7 +77,7 @@ def test_a_stranger_is_recommended_from_own_ratings(fitted, tmp_path):
     [
         ([], "either --user or --ratings"),
         (["--user", "7", "--ratings", "x.csv"], "either --user or --ratings"),
-        (["--user", "99999"], "No rating of that user"),
+        (["--user", "99999"], "one without ratings there"),
         (["--ratings", "missing.csv"], "which does not exist"),
     ],
 )
@@ -91,7 +91,7 @@ def test_bad_requests(fitted, arguments, message):
 def test_a_model_alone_knows_no_users(fitted):
     folder, _ = fitted
     found = invoke("recommend", folder / "out" / "model" / "recommender.tacit", "--user", 7)
-    assert "holds no user" in str(found.exception)
+    assert "does not hold the users" in str(found.exception)
 
 
 def test_a_rating_or_an_id_of_another_kind_far_down_the_file_is_read(tmp_path):

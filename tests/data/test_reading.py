@@ -96,7 +96,7 @@ def test_tables_keep_whole_numbers_truth_values_and_late_decimals(tmp_path):
 def test_numbered_columns_are_names_but_other_numbers_are_a_lost_record(tmp_path):
     (tmp_path / "numbered.csv").write_text("0,1,2\n5,6,7\n")
     assert read_matrix(tmp_path / "numbered.csv").names == ("0", "1", "2")
-    for first in ("5.1,3.5,1.4", "0,0,0", "2,1,0"):
+    for first in ("5.1,3.5,1.4", "0,0,0", "2,1,0", "Ulm,Bonn,1", "Ulm,7,8"):
         (tmp_path / "headless.csv").write_text(f"{first}\n5,6,7\n")
         with pytest.raises(InvalidInputError, match=r"headless\.csv.*names"):
             read_matrix(tmp_path / "headless.csv")
@@ -119,7 +119,7 @@ BROKEN = {
     "pickled.npy": (lambda path: np.save(path, np.array([[Exploding()]], dtype=object)), "pickle"),
     "noise.npz": (lambda path: path.write_bytes(b"not a zip"), "archive"),
     "cut.npz": (lambda path: write_cut(path, "csr.npz"), "archive"),
-    "two.npz": (lambda path: np.savez(path, a=NUMBERS, b=NUMBERS), r"one 2-d array.*a \(2, 3\), b \(2, 3\)"),
+    "two.npz": (lambda path: np.savez(path, a=NUMBERS, b=NUMBERS), "one 2-d array; got 2 of them"),
     "cube.npz": (lambda path: np.savez(path, a=np.ones((2, 2, 2))), "one 2-d array"),
     "few_terms.npz": (lambda path: write_sparse_with_terms(path, terms=TERMS[:1]), "3 columns.*1 terms"),
     "beyond.npz": (
@@ -133,7 +133,7 @@ BROKEN = {
     "text.npy": (lambda path: np.save(path, np.array([["a"]])), "real numbers"),
     "complex.npy": (lambda path: np.save(path, np.array([[1j]])), "real numbers"),
     "nothing.npy": (lambda path: np.save(path, np.ones((0, 3))), "at least one row"),
-    "gaps.npy": (lambda path: np.save(path, [[1, np.nan], [np.inf, 2]]), "2 missing or infinite"),
+    "gaps.npy": (lambda path: np.save(path, [[1, np.nan], [np.inf, 2]]), "NaN or infinity"),
     "noise.mtx": (lambda path: path.write_text("no matrix"), "MatrixMarket"),
     "cut.mtx": (
         lambda path: path.write_text("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1\n"),

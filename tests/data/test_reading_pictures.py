@@ -31,15 +31,15 @@ def test_black_is_zero_white_is_one(tmp_path):
     assert read_pictures(tmp_path).X.tolist() == [[0, 1], [0, 1]]
 
 
-def test_first_picture_of_another_size_is_named(tmp_path):
+def test_pictures_of_several_sizes_are_refused(tmp_path):
     for name, picture in (("a.png", GREY), ("b.png", GREY), ("c.png", GREY.T), ("d.png", GREY[:2])):
         Image.fromarray(picture).save(tmp_path / name)
-    with pytest.raises(InvalidInputError, match=r"4 x 3 pixels; got 3 x 4 pixels in .*c\.png"):
+    with pytest.raises(InvalidInputError, match="to have one size; got pictures of different sizes"):
         read_pictures(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["cut", "noise", "disguise"])
-def test_broken_pictures_are_named(tmp_path, content):
+def test_broken_pictures_are_refused(tmp_path, content):
     file = tmp_path / "face.png"
     Image.fromarray(np.random.default_rng(0).integers(0, 255, (50, 50), dtype=np.uint8)).save(file)
     if content == "cut":
@@ -48,5 +48,5 @@ def test_broken_pictures_are_named(tmp_path, content):
         file.write_bytes(b"no picture at all")
     else:
         Image.fromarray(GREY).save(file, format="GIF")
-    with pytest.raises(InvalidInputError, match=r"face\.png to be a whole"):
+    with pytest.raises(InvalidInputError, match="every picture in .* to be a complete"):
         read_pictures(tmp_path)

@@ -100,8 +100,8 @@ def _read_pair(
         raise InvalidInputError(
             f"{released} to have {before.height} rows, as {original} has",
             words(f"{after.height}"),
-            "Measure a release whose row i belongs to row i of the table; rows of private-table belong to none, and are "
-            "measured by tacit perturb --compare.",
+            "Measure a release whose row i belongs to row i of the table. The rows of private-table are synthetic: measure them "
+            "by tacit perturb --compare.",
         )
     classes = None
     if label is not None:
@@ -128,7 +128,7 @@ def _filled(table: pl.DataFrame, missing: str, file: Path) -> tuple[pl.DataFrame
         where = [name for name, count in gaps.items() if count]
         raise InvalidInputError(
             f"{file} to have no missing values",
-            words(f"{sum(gaps.values())} in {listed(where)}"),
+            words(f"missing values in {listed(where)}"),
             "Fill them, or give --missing mean or --missing median.",
         )
     chosen = read_chosen(numbers)
@@ -155,17 +155,15 @@ def _labels(before: pl.DataFrame, after: pl.DataFrame, label: str, original: Pat
     if classes.null_count():
         raise InvalidInputError(
             f"a label in every row of {original}",
-            words(f"{classes.null_count()} missing"),
-            "Drop these rows from both.",
+            words("missing labels"),
+            "Drop these rows from both tables.",
         )
-    if label in after.columns:
-        different = int((classes.cast(str) != after[label].cast(str).fill_null("")).sum())
-        if different:
-            raise InvalidInputError(
-                f"the labels of {released} to match those of {original}",
-                words(f"{different} rows with another {label}"),
-                "Keep the order of the rows, and the labels; or drop the column from the release.",
-            )
+    if label in after.columns and (classes.cast(str) != after[label].cast(str).fill_null("")).any():
+        raise InvalidInputError(
+            f"the labels of {released} to match those of {original}",
+            words(f"rows with another {label}"),
+            "Keep the order of the rows, and the labels; or drop the column from the release.",
+        )
     return classes.to_numpy()
 
 
@@ -173,6 +171,8 @@ def _selected(table: pl.DataFrame, names: list[str], file: Path) -> pl.DataFrame
     missing = [name for name in names if name not in table.columns]
     if missing:
         raise InvalidInputError(
-            f"columns of {file}: {', '.join(table.columns[:8])}", words(", ".join(missing)), "Name columns that it has."
+            f"columns of {file}",
+            words(f"no column {', '.join(missing)}"),
+            "Check the names after --columns and --label.",
         )
     return table.select(names)

@@ -28,12 +28,10 @@ def without_label(frame: pl.DataFrame, label: str | None) -> tuple[pl.DataFrame,
         return frame, None
     if label not in frame.columns:
         raise InvalidInputError(
-            "--label to be a column of the table", parameter(label), f"It has {', '.join(frame.columns[:8])}."
+            "--label to be a column of the table", parameter(label), "Check the name in the first line of the file."
         )
     if frame[label].null_count():
-        raise InvalidInputError(
-            "a label in every row", words(f"{frame[label].null_count()} missing"), "Drop these rows."
-        )
+        raise InvalidInputError(f"a label in every row (column {label})", words("missing labels"), "Drop these rows.")
     return frame.drop(label), frame[label].to_numpy()
 
 

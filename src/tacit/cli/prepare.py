@@ -63,7 +63,9 @@ def prepare(
     from tacit.data import TermCounts, read_matrix, read_pictures, read_terms, read_texts, term_counts
 
     if not path.exists():
-        raise InvalidInputError("a file or a folder with data", parameter(str(path)), "There is nothing of that name.")
+        raise InvalidInputError(
+            "a file or a folder with data", words(f"{path}, which does not exist"), "Check the path."
+        )
     if path.is_dir() and any(file.suffix.lower() in TEXT_ENDINGS for file in path.rglob("*")):
         if buy is not None:
             check_choice(idf, "idf", ("uniform", "learned"))  # before anything is charged
@@ -101,7 +103,7 @@ def _from_counts(counts: TermCounts, private: bool, idf: str) -> Prepared:
         raise InvalidInputError(
             "a public vocabulary for a private fit",
             words("one learned from the private texts, which would be a release that nobody paid for"),
-            "Give --vocabulary FILE with one public term a line, or --vocabulary paid.",
+            "Give --vocabulary FILE with one public term per line, or --vocabulary paid.",
         )
     weighted = tfidf(counts, idf=idf)
     if private and not weighted.weights_are_public:

@@ -47,14 +47,18 @@ class Description:
 def read_description(path: Path) -> Description:
     """Read a description and the data files it names, which are looked for beside it."""
     found = existing_file(path)
-    with reading(found, "a TOML file", tomllib.TOMLDecodeError), found.open("rb") as file:
-        table = tomllib.load(file)
+    with reading(found, "a TOML file"):
+        text = found.read_text(encoding="utf-8")
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:  # whose message has the place, and no more of the file than a character
+        raise InvalidInputError(f"{found} to be a TOML file", words(str(error)), "Correct that line.") from None
     _check_keys(table, TOP_KEYS, f"{found.name}")
     entries = table.get("relation", [])
     if not isinstance(entries, list) or not entries:
         raise InvalidInputError(f"[[relation]] sections in {found}", words("none"), "Describe at least one relation.")
     if "ranks" not in table:
-        raise InvalidInputError(f"ranks in {found}", parameter(sorted(table)), "Give ranks = 5, or ranks = { r = 5 }.")
+        raise InvalidInputError(f"ranks in {found}", words("none"), "Give ranks = 5, or ranks = { r = 5 }.")
     names = {name: list(read_terms(found.parent / file)) for name, file in table.get("names", {}).items()}
     opened = [_opened(entry, found.parent, place) for place, entry in enumerate(entries)]
     _collect_ids(opened, names)
@@ -93,7 +97,7 @@ def _opened(entry: dict[str, Any], folder: Path, place: int) -> _Opened:
     for key in ("file", "einsum", "factors"):
         if key not in entry:
             raise InvalidInputError(
-                f"{key} in relation {place + 1}", parameter(sorted(entry)), "See the page on coupled relations."
+                f"{key} in relation {place + 1}", words("none"), "See the page on coupled relations."
             )
     file = existing_file(folder / entry["file"])
     if file.suffix.lower() in LISTS and ("columns" in entry or _order(entry) != 2):
@@ -121,7 +125,7 @@ def _list_of_cells(entry: dict[str, Any], file: Path) -> _Opened:
     if missing or len(columns) not in (order, order + 1):
         raise InvalidInputError(
             f"{order} columns of ids and one of values in {file.name}, or the ids alone",
-            parameter(columns) if not missing else parameter(frame.columns),
+            words(f"no column {', '.join(map(str, missing))}" if missing else f"{len(columns)} columns"),
             "Name them in columns, in the order of the einsum's axes.",
         )
     values = np.ones(len(frame)) if len(columns) == order else _numbers(frame[columns[-1]], file)
@@ -133,12 +137,11 @@ def _numbers(column: Any, file: Path) -> Any:
     import polars
 
     found = column.cast(polars.Float64, strict=False)
-    wrong = column.filter(found.is_null() & column.is_not_null())
-    if len(wrong):
+    if (found.is_null() & column.is_not_null()).any():
         raise InvalidInputError(
             f"numbers in the column {column.name!r} of {file.name}",
-            parameter(wrong[0]),
-            f"Correct or drop {'it' if len(wrong) == 1 else f'the {len(wrong)} rows like it'}.",
+            words("values that are not numbers"),
+            "Correct or drop these rows.",
         )
     return found.to_numpy()
 
@@ -156,7 +159,7 @@ def _collect_ids(opened: list[_Opened], names: dict[str, list[str]]) -> None:
                 raise InvalidInputError(
                     f"the names of {factor!r}: one file lists its entities by id, another by place",
                     parameter(one.entry["file"]),
-                    f'Add a file with one name a line: [names] {factor} = "...", in the order of the places.',
+                    f'Add a file with one name per line: [names] {factor} = "...", in the order of the places.',
                 )
             known = {*names.get(factor, []), *(str(value) for value in column.unique().to_list())}
             names[factor] = sorted(
@@ -181,10 +184,11 @@ def _relation(one: _Opened, names: dict[str, list[str]]) -> Relation:
                 )
             place = {name: index for index, name in enumerate(names[factor])}
             ids = [str(value) for value in column.to_list()]
-            strange = next((name for name in ids if name not in place), None)
-            if strange is not None:
+            if not place.keys() >= set(ids):
                 raise InvalidInputError(
-                    f"{factor} to be one of its names", parameter(strange), "Add it to the file of names."
+                    f"every id of {factor!r} to be in its file of names",
+                    words("an id that is not"),
+                    f"Add all ids to the file that [names] gives for {factor!r}.",
                 )
             columns.append(np.fromiter((place[name] for name in ids), np.int64, len(ids)))
             shape.append(len(place))

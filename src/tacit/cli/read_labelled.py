@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, words
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +23,14 @@ class Labelled:
 def read_labelled(path: Path, label: str | None) -> Labelled:
     """Read a csv or parquet table, an npz archive, or a folder of images in one folder a class."""
     if not path.exists():
-        raise InvalidInputError("a file or a folder with data", parameter(str(path)), "There is nothing of that name.")
+        raise InvalidInputError(
+            "a file or a folder with data", words(f"{path}, which does not exist"), "Check the path."
+        )
     if path.is_dir():
         return _images(path)
     if label is None:
         raise InvalidInputError(
-            "--label, the name of the column with the classes", parameter(None), "Name it, as in --label y."
+            "--label, the name of the column with the classes", words("none"), "Name it, as in --label y."
         )
     if path.suffix.lower() == ".npz":
         return _archive(path, label)
@@ -45,8 +47,10 @@ def read_bounds(path: Path, names: tuple[str, ...] | None) -> tuple[Any, Any]:
     if missing or names is None or not set(names) <= set(ranges):
         raise InvalidInputError(
             f"{path} to have the columns name, low and high, and a line for each column of the data",
-            words(f"no line for {', '.join(sorted(set(names or ()) - set(ranges))[:5])}" if not missing else "others"),
-            "Write one line a column, with a range that is public.",
+            words(
+                "other columns" if missing else f"no line for {', '.join(sorted(set(names or ()) - set(ranges))[:5])}"
+            ),
+            "Write one line per column, with a range that is public.",
         )
     return [float(ranges[name][0]) for name in names], [float(ranges[name][1]) for name in names]
 
@@ -60,7 +64,7 @@ def _images(folder: Path) -> Labelled:
     labels = [name.rpartition("/")[0] for name in pictures.names]
     if "" in labels:
         raise InvalidInputError(
-            "images in one folder a class",
+            "images in one folder per class",
             words(f"images directly in {folder}"),
             "Put the images of each class in a folder named after it.",
         )
@@ -77,7 +81,7 @@ def _archive(path: Path, label: str) -> Labelled:
         labels = archive[label] if label in names and archive[label].ndim == 1 else None
     if labels is None:
         raise InvalidInputError(
-            f"{path} to have a 1-d array {label!r}", words(", ".join(names)), "Name the array of labels with --label."
+            f"a 1-d array {label!r} in {path}", words("none"), "Name the array of labels with --label."
         )
     return Labelled(read_matrix(path).X, labels)
 
@@ -91,7 +95,7 @@ def _table(path: Path, label: str) -> Labelled:
     if label not in table.columns:
         raise InvalidInputError(
             f"a column {label!r} in {path}",
-            words(", ".join(table.columns[:8])),
+            words("none"),
             "Name the column of labels with --label.",
         )
     rows = table.drop(label)
@@ -99,7 +103,7 @@ def _table(path: Path, label: str) -> Labelled:
     if text or not rows.columns:
         raise InvalidInputError(
             f"all columns of {path} but {label!r} to be numbers",
-            words(", ".join(text[:5]) or "no other column"),
-            "Drop the others, or code them as numbers.",
+            words(f"text or other kinds in {', '.join(text[:5])}" if text else "no other column"),
+            "Drop the columns that are not numbers, or code them as numbers.",
         )
     return Labelled(rows.cast(pl.Float64).to_numpy(), table[label].to_numpy(), tuple(rows.columns))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, parameter, words
 
 NAMES = ("user", "item", "rating")
 
@@ -24,7 +24,7 @@ def read_ratings_file(path: Path, columns: str) -> Any:
     if missing:
         raise InvalidInputError(
             f"columns {', '.join(chosen)} in {path.name}",
-            parameter(frame.columns),
-            "Name the columns with --columns user,item,rating.",
+            words(f"no column {', '.join(missing)}"),
+            "Name the columns of users, items and ratings with --columns.",
         )
     return frame.select(polars.col(given).alias(name) for given, name in zip(chosen, NAMES, strict=True))

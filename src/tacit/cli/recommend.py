@@ -67,19 +67,21 @@ def _own_ratings(ratings: Path | None, user: str | None, data: Path | None, colu
         frame = read_frame(ratings)
         if not {"item", "rating"} <= set(frame.columns):
             raise InvalidInputError(
-                "a csv file with columns item and rating", parameter(str(ratings)), "Give the user's own ratings."
+                f"the columns item and rating in {ratings}", words("other columns"), "Give the user's own ratings."
             )
         return frame["item"], frame["rating"]
     if data is None:
         raise InvalidInputError(
             "--data with the file of all ratings",
             words("none"),
-            "A model's file holds no user: say where the ratings are.",
+            "A model does not hold the users: give the file with their ratings.",
         )
     import polars
 
     frame = read_ratings_file(data, columns)
     own = frame.filter(polars.col("user").cast(polars.String) == user)
     if own.is_empty():
-        raise InvalidInputError("a user of the data", parameter(user), f"No rating of that user is in {data.name}.")
+        raise InvalidInputError(
+            f"--user to be a user in {data.name}", words("one without ratings there"), "Check the id and --columns."
+        )
     return own["item"], own["rating"]

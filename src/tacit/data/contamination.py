@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, kind_of, parameter
 from tacit.validation import check_rate, check_seed
 
 
@@ -93,7 +93,7 @@ def contaminate(
     if clean.ndim != 2 or clean.dtype.kind not in "biuf":
         raise InvalidInputError(
             "X to be a dense matrix of numbers",
-            words(f"{type(X).__name__} of shape {clean.shape}"),
+            kind_of(X),
             "Call toarray() on a sparse matrix: noise fills most of a row anyway.",
         )
     if not -math.inf < low < high < math.inf:

@@ -53,15 +53,15 @@ def read_pictures(folder: str | Path) -> Pictures:
         The pictures in the order of their paths.
     """
     root, files = files_under(folder, _SUFFIXES)
-    first = _read(files[0])
+    first = _read(files[0], root)
     X = np.empty((len(files), first.size))
     for row, file in zip(X, files, strict=True):
-        picture = _read(file)
+        picture = _read(file, root)
         if picture.shape != first.shape:
             raise InvalidInputError(
-                f"all pictures to have the size of {files[0]}, {first.shape[1]} x {first.shape[0]} pixels",
-                words(f"{picture.shape[1]} x {picture.shape[0]} pixels in {file}"),
-                "Scale or cut the pictures to one size.",
+                f"all pictures in {root} to have one size",
+                words("pictures of different sizes"),
+                "Scale or crop the pictures to one size; `file` lists the sizes.",
             )
         row[:] = picture.ravel()
     return Pictures(
@@ -71,12 +71,14 @@ def read_pictures(folder: str | Path) -> Pictures:
     )
 
 
-def _read(file: Path) -> NDArray[np.float64]:
+def _read(file: Path, folder: Path) -> NDArray[np.float64]:
     from PIL import Image, ImageOps
 
     # Pillow reports a damaged PNG as a SyntaxError.
     with (
-        reading(file, "a whole PNG, JPEG or PGM picture", SyntaxError, Image.DecompressionBombError),
+        reading(
+            f"every picture in {folder}", "a complete PNG, JPEG or PGM file", SyntaxError, Image.DecompressionBombError
+        ),
         Image.open(file, formats=_FORMATS) as opened,
     ):
         upright = ImageOps.exif_transpose(opened)

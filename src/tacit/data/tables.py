@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.files import existing_file, reading
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.data.frames import read_frame
+from tacit.errors import InvalidInputError, kind_of, parameter, words
 
 if TYPE_CHECKING:
-    import polars as pl
     from scipy.sparse import csr_array
 
 # What numpy lets through from the zip file and from the header, which is Python text, of a damaged array.
@@ -91,7 +91,7 @@ def _read_npz(file: Path) -> Matrix:
     with reading(file, "a numpy archive without pickled objects", *_NUMPY_FAILURES, fix=_NO_PICKLE):
         archive = np.load(file, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("a single array and not an archive")
+            raise _not_a_matrix(file, "a single array")
         with archive:
             names = tuple(map(str, archive["terms"])) if "terms" in archive.files else None
             if {"format", "shape", "data"} <= set(archive.files):
@@ -102,8 +102,7 @@ def _read_npz(file: Path) -> Matrix:
             arrays = {key: archive[key] for key in archive.files if key != "terms"}
     matrices = [key for key, array in arrays.items() if array.ndim == 2]
     if len(matrices) != 1:
-        found = ", ".join(f"{key} {array.shape}" for key, array in arrays.items()) or "none"
-        raise InvalidInputError(f"{file} to have one 2-d array", words(found), "Save the matrix in a file of its own.")
+        raise _not_a_matrix(file, f"{len(matrices)} of them")
     return Matrix(X=_as_float(arrays[matrices[0]], file), names=names, kind="array")
 
 
@@ -111,9 +110,15 @@ def _read_npy(file: Path) -> Matrix:
     with reading(file, "a numpy array without pickled objects", *_NUMPY_FAILURES, fix=_NO_PICKLE):
         array = np.load(file, allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.ndim != 2:
-        got = words(f"shape {array.shape}" if isinstance(array, np.ndarray) else "an archive")
-        raise InvalidInputError(f"{file} to be a 2-d array", parameter(got), "Give one row for each record.")
+        got = f"{array.ndim} dimensions" if isinstance(array, np.ndarray) else "an archive"
+        raise InvalidInputError(f"{file} to be a 2-d array", words(got), "Give one row per record.")
     return Matrix(X=_as_float(array, file), names=None, kind="array")
+
+
+def _not_a_matrix(file: Path, got: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{file} to be an archive with one 2-d array", words(got), "Save the matrix in a file of its own."
+    )
 
 
 def _read_mtx(file: Path) -> Matrix:
@@ -123,7 +128,7 @@ def _read_mtx(file: Path) -> Matrix:
     with reading(file, "a MatrixMarket file", OverflowError, MemoryError):
         text = file.read_bytes()
         if b"\0" in text:
-            raise ValueError("zero bytes, which a text does not have")
+            raise ValueError
         # Where a file is cut inside its last number, the parser runs past the end and crashes unless a line ends
         # there, and then takes the part of the number that it has for the whole: 2.5E-1 without its end is 2.5.
         content = mmread(BytesIO(text.rstrip() + b"\n"))
@@ -143,34 +148,10 @@ def read_terms(path: str | Path) -> tuple[str, ...]:
     return tuple(term for term in map(str.strip, lines) if term)
 
 
-def _read_csv(file: Path) -> Matrix:
+def _read_table(file: Path) -> Matrix:
     import polars as pl
 
-    with reading(file, "a table in CSV with the names of the columns in its first line", pl.exceptions.PolarsError):
-        # All lines decide on the type of a column, not the first hundred.
-        table = pl.read_csv(file, infer_schema_length=None)
-    if _looks_like_data(table.columns):
-        raise InvalidInputError(
-            f"the first line of {file} to have the names of the columns",
-            words("numbers: " + ", ".join(table.columns[:5])),
-            "Add a line with names: the first record would be lost.",
-        )
-    return _from_table(table, file)
-
-
-def _read_parquet(file: Path) -> Matrix:
-    import polars as pl
-
-    # A damaged file can make the reader panic, which is neither a PolarsError nor an Exception.
-    with reading(file, "a table in Parquet", pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        # memory_map=False: the numbers must not change or vanish when the file does.
-        table = pl.read_parquet(file, memory_map=False, hive_partitioning=False)
-    return _from_table(table, file)
-
-
-def _from_table(table: pl.DataFrame, file: Path) -> Matrix:
-    import polars as pl
-
+    table = read_frame(file)
     text = [name for name, kind in table.schema.items() if not (kind.is_numeric() or kind == pl.Boolean)]
     if text:
         raise InvalidInputError(
@@ -192,46 +173,35 @@ _READERS = {
     ".npz": _read_npz,
     ".npy": _read_npy,
     ".mtx": _read_mtx,
-    ".csv": _read_csv,
-    ".csv.gz": _read_csv,
-    ".parquet": _read_parquet,
+    ".csv": _read_table,
+    ".csv.gz": _read_table,
+    ".parquet": _read_table,
 }
-
-
-def _looks_like_data(header: list[str]) -> bool:
-    """Whether a first line has numbers only, other than the count of columns that many programs write there."""
-    # A repeated name comes back with this suffix.
-    cells = [name.partition("_duplicated_")[0] for name in header]
-    try:
-        numbers = [float(cell) for cell in cells]
-    except ValueError:
-        return False
-    return numbers not in (list(range(len(cells))), list(range(1, len(cells) + 1)))
 
 
 def _as_float(X: Any, file: Path) -> Any:
     """Return X in float64, or in float32 where it is so: sums and squares of narrow integers would overflow."""
     if X.dtype.kind not in "biuf":
-        raise InvalidInputError(f"{file} to have real numbers", words(f"type {X.dtype}"), "Save it as numbers.")
+        raise InvalidInputError(f"{file} to have real numbers", kind_of(X), "Save it as numbers.")
     return X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
 
 
 def _check(matrix: Matrix, file: Path) -> None:
     shape = matrix.X.shape
     if 0 in shape:
-        raise InvalidInputError(f"{file} to have at least one row and column", words(f"shape {shape}"), "Check it.")
+        raise InvalidInputError(
+            f"{file} to have at least one row and column", words("an empty table"), "Check the file."
+        )
     if matrix.names is not None and len(matrix.names) != shape[1]:
-        turned = len(matrix.names) == shape[0]
         raise InvalidInputError(
             f"one term for each of the {shape[1]} columns of {file}",
             words(f"{len(matrix.names)} terms"),
-            "The rows are the terms: transpose the matrix." if turned else "Give the terms that belong to the matrix.",
+            "Give the terms that belong to the matrix; if its rows are the terms, transpose it.",
         )
     entries = matrix.X if isinstance(matrix.X, np.ndarray) else matrix.X.data
-    unusable = int(np.count_nonzero(~np.isfinite(entries)))
-    if unusable:
+    if not np.isfinite(entries).all():
         raise InvalidInputError(
-            f"{file} to have finite numbers", words(f"{unusable} missing or infinite"), "Fill them or drop the records."
+            f"{file} to have finite numbers", words("NaN or infinity"), "Fill them or drop the records."
         )
 
 

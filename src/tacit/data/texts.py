@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.files import files_under, reading
 from tacit.data.tables import read_terms
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, words
 from tacit.validation import check_choice, check_count, check_rate
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ def read_texts(folder: str | Path) -> Texts:
     root, files = files_under(folder, {".txt"})
     texts = []
     for file in files:
-        with reading(file, "text in UTF-8", fix="Convert the file to UTF-8."):
+        with reading(
+            f"every .txt file in {root}", "text in UTF-8", fix="Convert the files to UTF-8; `file` lists encodings."
+        ):
             texts.append(file.read_text(encoding="utf-8-sig"))
     return Texts(names=tuple(file.relative_to(root).as_posix() for file in files), texts=tuple(texts))
 
@@ -155,7 +157,7 @@ def term_counts(
     from sklearn.feature_extraction.text import CountVectorizer
 
     if isinstance(texts, str):
-        raise InvalidInputError("texts to be several documents", parameter(texts), "Give a list of texts.")
+        raise InvalidInputError("texts to be several documents", words("one text"), "Give a list of texts.")
     if vocabulary is None:
         vectorizer = CountVectorizer(
             stop_words="english",
@@ -167,9 +169,9 @@ def term_counts(
         vectorizer = CountVectorizer(vocabulary=_public_terms(vocabulary))
     try:
         counts = vectorizer.fit_transform(texts)
-    except ValueError as error:
+    except ValueError:
         fix = "Give more or longer texts, a lower min_documents, a higher max_share, or a vocabulary."
-        raise InvalidInputError("texts that have terms to count", words(str(error)), fix) from error
+        raise InvalidInputError("texts that have terms to count", words("none"), fix) from None
     return TermCounts(
         counts=csr_array(counts),
         terms=tuple(map(str, vectorizer.get_feature_names_out())),
@@ -220,7 +222,7 @@ def tfidf(counts: TermCounts, *, idf: Literal["uniform", "learned"] | ArrayLike 
         if weights.shape != (n_terms,) or not np.isfinite(weights).all() or (weights < 0).any():
             raise InvalidInputError(
                 f"idf to have {n_terms} non-negative numbers",
-                words(f"shape {weights.shape}") if weights.shape != (n_terms,) else parameter(idf),
+                words(f"shape {weights.shape}" if weights.shape != (n_terms,) else "negative numbers, NaN or infinity"),
                 "Give one weight for each term, in the order of the terms.",
             )
     weighted = csr_array(counts.counts.astype(np.float64) @ diags_array(weights))
@@ -240,17 +242,15 @@ def _public_terms(vocabulary: Sequence[str] | Path) -> list[str]:
     given = read_terms(vocabulary) if isinstance(vocabulary, str | Path) else vocabulary
     terms = [term.strip().lower() for term in given]
     split = CountVectorizer().build_tokenizer()
-    for term in terms:
+    for place, term in enumerate(terms, start=1):
         # Such a column would be zero whatever the texts say, and nobody would notice.
         if split(term) != [term]:
             raise InvalidInputError(
                 "each term of the vocabulary to be one word of at least two letters or digits",
-                parameter(term),
-                "Leave it out.",
+                words(f"another one as number {place}"),
+                "Leave it out, and check that the file is a list of terms and not a text.",
             )
-    repeated = sorted({term for term in terms if terms.count(term) > 1}) if len(set(terms)) < len(terms) else []
-    if repeated or not terms:
-        raise InvalidInputError(
-            "a vocabulary of different terms", parameter(repeated or "no term"), "Give each term once."
-        )
+    if len(set(terms)) < len(terms) or not terms:
+        got = words("duplicate terms" if terms else "no term")
+        raise InvalidInputError("a vocabulary of different terms", got, "Give each term once.")
     return terms
