@@ -87,7 +87,7 @@ def test_a_column_that_hardly_varies_does_not_spoil_shares_of_variance():
 def test_what_is_wrong_is_refused_and_not_left_out():
     for settings, complaint in [
         ({"labels": ["a", "b"]}, "a label for each of the 120 rows"),
-        ({"labels": [None] * 120}, "120 missing"),
+        ({"labels": [None] * 120}, "missing labels"),
         ({"n_neighbours": 120}, "k to be below 120"),
         ({"n_clusters": 121}, "at most 120"),
         ({"classifiers": ["oracle"]}, "classifiers to be one of"),
@@ -109,7 +109,7 @@ def test_attempts_keep_reasons_and_see_what_is_not_finite():
     assert attempts.take("nan", lambda: score(float("nan"))) is None
     assert attempts.take("inner", lambda: (linkage(float("inf"), 0.0),)) is None
     assert attempts.take("foreign", lambda: np.linalg.inv(np.zeros((2, 2)))) is None
-    assert attempts.left_out["foreign"] == "Singular matrix"
+    assert attempts.left_out["foreign"] == "cannot be computed here: Singular matrix"
     assert list(attempts.left_out) == ["nan", "inner", "foreign"]
     with pytest.raises(ValueError, match="Singular"):
         attempts.take("asked", lambda: np.linalg.inv(np.zeros((2, 2))), asked=True)

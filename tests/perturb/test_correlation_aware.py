@@ -86,11 +86,11 @@ def test_ordered_classes_of_text_are_given_in_order():
 @pytest.mark.parametrize(
     ("y", "complaint"),
     [
-        (None, "labels, one a row"),
-        (CLASSES[:-1], "one label for each of the 400 rows"),
+        (None, "one label per row; got none"),
+        (CLASSES[:-1], "one label per row; got more or fewer"),
         (np.zeros(400), "at least two classes"),
         (np.where(CLASSES == 1, np.nan, 0.0), "a label for every row"),
-        (np.column_stack([CLASSES, CLASSES]), "one label for each"),
+        (np.column_stack([CLASSES, CLASSES]), "one label per row; got labels in 2 dimensions"),
     ],
 )
 def test_labels_that_do_not_match(y, complaint):

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from tacit.errors import TacitError
+from tacit.validation import reason_of
 
 Found = TypeVar("Found")
 
@@ -54,7 +55,7 @@ def reason(error: ValueError) -> str:
     """Return why something was refused, as a phrase for a report."""
     if isinstance(error, TacitError):
         return f"needs {error.expected}; got {error.got}"
-    return " ".join(str(error).split()).split(". ")[0]  # others explain at length
+    return f"cannot be computed here: {reason_of(error)}"
 
 
 def _figures(found: Any) -> list[float]:

@@ -172,9 +172,7 @@ def _auc(scores: NDArray[np.float64], labels: NDArray[Any], classes: NDArray[Any
 
     tested = np.unique(labels)
     if len(tested) < 2:
-        raise InvalidInputError(
-            "test rows of at least two classes", words(f"one class, {tested[0]}"), "Test on more rows."
-        )
+        raise InvalidInputError("test rows of at least two classes", words("one class"), "Test on more rows.")
     by_class = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
     if len(tested) == 2 and set(tested) == set(classes):
         return float(roc_auc_score(labels == classes[1], by_class[:, 1]))

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, kind_of, words
+from tacit.validation import reason_of
 
 
 def as_matrix(values: Any, name: str) -> Any:
@@ -18,16 +19,16 @@ def as_matrix(values: Any, name: str) -> Any:
     from scipy.sparse import csr_array, issparse
 
     is_sparse = issparse(values)
-    matrix: Any = csr_array(values) if is_sparse else np.asarray(values)
+    try:
+        matrix: Any = csr_array(values) if is_sparse else np.asarray(values)
+    except ValueError as error:
+        fix = "Give rows of equal length, at least one."
+        raise InvalidInputError(f"{name} to be a matrix of numbers", reason_of(error), fix) from None
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf" or 0 in matrix.shape:
-        got = words(f"shape {matrix.shape} of type {matrix.dtype}")
-        raise InvalidInputError(
-            f"{name} to be a matrix of numbers", parameter(got), "Give rows of equal length, at least one."
-        )
-    unusable = int(np.count_nonzero(~np.isfinite(matrix.data if is_sparse else matrix)))
-    if unusable:
-        got = words(f"{unusable} missing or infinite")
-        raise InvalidInputError(f"{name} to have finite entries", parameter(got), "Drop or fill them first.")
+        got = kind_of(matrix) if 0 not in matrix.shape else words("no rows or no columns")
+        raise InvalidInputError(f"{name} to be a matrix of numbers", got, "Give rows of equal length, at least one.")
+    if not np.isfinite(matrix.data if is_sparse else matrix).all():
+        raise InvalidInputError(f"{name} to have finite entries", words("NaN or infinity"), "Drop or fill them first.")
     return matrix
 
 

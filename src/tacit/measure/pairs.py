@@ -83,7 +83,7 @@ def as_table(values: Any, name: str) -> tuple[NDArray[np.float64], tuple[str, ..
         with_gaps = [column for column, count in gaps.items() if count]
         raise InvalidInputError(
             f"{name} to have no missing values",
-            words(f"{sum(gaps.values())} in {listed(with_gaps)}"),
+            words(f"missing values in {listed(with_gaps)}"),
             "Fill them or drop the rows, in both tables.",
         )
     columns = [np.asarray(frame[column].to_numpy(), dtype=np.float64) for column in frame.columns]

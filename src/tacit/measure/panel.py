@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.measure.classifiers import CLASSIFIERS, KERNEL_ROWS, classifier_scores
-from tacit.measure.pairs import listed, table_pair
+from tacit.measure.pairs import table_pair
 from tacit.validation import check_choice, check_count, check_seed
 
 TestRows = Literal["original", "released"]
@@ -142,11 +142,10 @@ def as_labels(labels: Any, n_rows: int) -> NDArray[Any]:
     """Return the class of each row, or say what is wrong with them."""
     values = label_values(labels, n_rows)
     names, counts = np.unique(values, return_counts=True)
-    rare = [str(name) for name, count in zip(names, counts, strict=True) if count < 2]
-    if len(names) < 2 or rare:
-        got = f"one row only of {listed(rare)}" if rare else f"one class, {names[0]}"
+    if len(names) < 2 or counts.min() < 2:
+        got = "one class" if len(names) < 2 else "a class with one row"
         raise InvalidInputError(
-            "at least two classes with at least two rows each", words(got), "Join rare classes, or drop their rows."
+            "at least two classes with at least two rows each", words(got), "Merge rare classes, or drop their rows."
         )
     return values
 
@@ -158,7 +157,7 @@ def label_values(labels: Any, n_rows: int) -> NDArray[Any]:
     if values.dtype.kind == "O" and not missing:
         values = values.astype(str)  # text of any library as numpy's own, which sorts
     if values.ndim != 1 or len(values) != n_rows or missing:
-        got = f"{missing} missing" if missing else f"shape {values.shape}"
+        got = "missing labels" if missing else f"shape {values.shape}"
         raise InvalidInputError(
             f"a label for each of the {n_rows} rows", words(got), "Give the classes in the order of the rows."
         )
@@ -169,7 +168,7 @@ def _split(classes: NDArray[Any], test_share: float, seed: int) -> tuple[NDArray
     """Return the rows to train and to test on; of each class at least one row is on either side."""
     if isinstance(test_share, bool) or not isinstance(test_share, int | float) or not 0 < test_share < 1:
         raise InvalidInputError(
-            "test_share to be between 0 and 1", parameter(test_share), "Give a share of rows, as 0.3."
+            "test_share to be between 0 and 1", parameter(test_share), "Give a fraction of the rows, such as 0.3."
         )
     generator = np.random.default_rng(seed)
     test = []

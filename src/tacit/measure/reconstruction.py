@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, kind_of, words
 from tacit.measure.matrices import as_dense, as_matrix
 
 # Rows are converted to float64 this many at a time, so that the copy stays small beside the matrix.
@@ -136,7 +136,7 @@ def _row_indices(rows: ArrayLike, n_rows: int) -> NDArray[Any]:
     if not is_list or chosen.min() < 0 or chosen.max() >= n_rows:
         raise InvalidInputError(
             f"rows to choose among the {n_rows} rows of X",
-            parameter(rows),
+            kind_of(chosen),
             "Give the indices of at least one row, or a mask with one entry for each row.",
         )
     return chosen

@@ -32,7 +32,7 @@ from tacit.measure.distortion import (
     value_difference,
 )
 from tacit.measure.neighbours import neighbour_overlap, neighbour_rank_change
-from tacit.measure.pairs import Pair, listed, table_pair
+from tacit.measure.pairs import Pair, table_pair
 from tacit.measure.panel import PanelScore, TestRows, classifier_panel, label_values
 from tacit.measure.verdict import verdict
 from tacit.validation import check_choice, check_count, check_seed
@@ -247,7 +247,7 @@ def _check_sizes(pair: Pair) -> None:
     if largest > _LARGEST or narrowest < _SMALLEST:
         raise InvalidInputError(
             f"values up to {_LARGEST:g} in columns that are at least {_SMALLEST:g} wide",
-            words(f"{largest:.3g}, and a column {narrowest:.3g} wide"),
+            words("larger values" if largest > _LARGEST else "narrower columns"),
             "Give the columns in other units, in both tables.",
         )
 
@@ -265,10 +265,10 @@ def _some_rows(n_rows: int, seed: int) -> NDArray[np.intp]:
 
 def _with_company(classes: NDArray[Any], attempts: Attempts) -> NDArray[np.bool_]:
     """Return which rows have another of their class among those chosen; the others cannot be learned from and tested."""
-    names, places, counts = np.unique(classes, return_inverse=True, return_counts=True)
-    rare = [str(name) for name in names[counts < 2]]
+    _, places, counts = np.unique(classes, return_inverse=True, return_counts=True)
+    rare = int((counts < 2).sum())
     if rare:
-        why = f"classifiers need two rows of a class, one to learn from and one to test on: {listed(rare)}"
-        attempts.left_out[f"{len(rare)} classes of one row" if len(rare) > 1 else "a class of one row"] = why
+        why = "classifiers need two rows of a class, one to learn from and one to test on"
+        attempts.left_out[f"{rare} classes of one row" if rare > 1 else "a class of one row"] = why
     found: NDArray[np.bool_] = counts[places] > 1
     return found

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, words
 from tacit.measure.matrices import as_dense, as_matrix
 from tacit.validation import check_choice, check_count, check_positive
 
@@ -102,7 +102,7 @@ def top_words(components: ArrayLike, terms: Sequence[str], n: int = 10) -> list[
     if isinstance(terms, str) or len(terms) != weights.shape[1]:
         raise InvalidInputError(
             f"terms to name the {weights.shape[1]} columns of components",
-            parameter(terms) if isinstance(terms, str) else words(f"{len(terms)} terms"),
+            words("one text" if isinstance(terms, str) else f"{len(terms)} terms"),
             "Give one term for each column, in the order of the columns.",
         )
     return [[str(terms[column]) for column in columns] for columns in _top_columns(weights, check_count(n, "n"))]

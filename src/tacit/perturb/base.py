@@ -20,7 +20,7 @@ from tacit.perturb.search import Range, reach
 from tacit.perturb.table import Chosen, fill_missing, listed, read_chosen
 from tacit.privacy.entropy import insecure_generator
 from tacit.privacy.guarantee import Guarantee
-from tacit.validation import check_positive, check_seed
+from tacit.validation import check_positive, check_seed, reason_of
 
 Rows = NDArray[np.float64]
 
@@ -122,9 +122,8 @@ class Release(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
                 self, chosen.table if isinstance(chosen.table, np.ndarray) else X, reset=reset, skip_check_array=True
             )
         except ValueError as error:
-            raise InvalidInputError(
-                "the columns of the fit", words(" ".join(str(error).split())), "Give a table with the same columns."
-            ) from error
+            fix = "Give a table with the same columns in the same order."
+            raise InvalidInputError("the columns of the fit", reason_of(error), fix) from None
         return chosen
 
     def _generator(self, rows: Rows, purpose: str = "") -> Generator:
@@ -164,7 +163,7 @@ def check_varied(values: Rows, names: Sequence[str]) -> None:
         raise InvalidInputError(
             "a table of at least two rows (n_samples = 2)",
             words(f"n_samples = {len(values)}, 1 sample"),
-            "A release of one row hides it behind nobody.",
+            "Give more rows: a release of one row hides nothing.",
         )
     constant = [name for name, width in zip(names, np.ptp(values, axis=0), strict=True) if width == 0]
     if constant:

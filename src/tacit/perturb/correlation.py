@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, words
 
 
 def label_codes(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[np.intp], NDArray[Any]]:
@@ -22,25 +22,26 @@ def label_codes(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[np.intp], ND
         All classes in their order; sorted if not given.
     """
     if y is None:
-        raise InvalidInputError("labels, one a row", words("none"), "Call fit(X, y): this method goes by the classes.")
+        raise InvalidInputError("one label per row", words("none"), "Call fit(X, y): this method uses the classes.")
     labels = np.asarray(y)
     if labels.shape != (n_rows,):
         raise InvalidInputError(
-            f"one label for each of the {n_rows} rows",
-            words(f"labels of shape {labels.shape}"),
-            "Match the labels to the rows.",
+            "one label per row",
+            words(f"labels in {labels.ndim} dimensions" if labels.ndim != 1 else "more or fewer labels than rows"),
+            "Give the labels in the order of the rows.",
         )
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise InvalidInputError("a label for every row", words("missing ones"), "Drop the rows without a label.")
     found, codes = np.unique(labels, return_inverse=True)
     if classes is not None:
         order = {value: place for place, value in enumerate(np.asarray(classes).tolist())}
-        unknown = [value for value in found.tolist() if value not in order]
-        if unknown:
-            raise InvalidInputError(f"labels among {list(order)}", parameter(unknown), "Name all classes, in order.")
+        if any(value not in order for value in found.tolist()):
+            raise InvalidInputError(
+                "labels among the classes given", words("other labels"), "Name all classes in `classes`, in order."
+            )
         codes, found = np.array([order[value] for value in found.tolist()])[codes], np.asarray(classes)
     if len(np.unique(codes)) < 2:
-        raise InvalidInputError("at least two classes", words("one"), "There is nothing to tell apart.")
+        raise InvalidInputError("at least two classes", words("one"), "Give labels of two or more classes.")
     return codes.astype(np.intp), found
 
 

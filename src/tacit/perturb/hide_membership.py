@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.measure.clusters import cluster_labels
 from tacit.perturb.base import Release, Rows
 from tacit.perturb.clusters import indicators, k_means
@@ -115,7 +115,9 @@ class HideMembership(Release):
         """Return the cluster of each row of `X`, by the numbers that `hide` uses; only with a `random_state`."""
         if self.random_state is None:
             raise InvalidInputError(
-                "a random_state", parameter(None), "Without one the numbers of clusters change from fit to fit."
+                "a random_state",
+                words("none"),
+                "Set one: without it the numbers of the clusters change from fit to fit.",
             )
         from sklearn.base import clone
 

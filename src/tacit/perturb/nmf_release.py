@@ -105,6 +105,4 @@ class NMFRelease(LowRank):
 def check_non_negative_rows(rows: Rows) -> None:
     """Refuse rows that a non-negative factorisation cannot take."""
     if rows.min() < 0:
-        raise InvalidInputError(
-            "a table without negative entries", words(f"a smallest one of {rows.min():g}"), "Give scale='range'."
-        )
+        raise InvalidInputError("a table of non-negative numbers", words("negative numbers"), "Give scale='range'.")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, kind_of, parameter, words
 from tacit.perturb.table import as_frame, listed
 
 Value = float | int | str | bool
@@ -39,11 +39,10 @@ class PublicColumn:
         """Return each value's bin; numbers beyond the bounds count as at the bound, unknown categories are refused."""
         if self.values:
             known = {value: code for code, value in enumerate(self.values)}
-            unknown = {value for value in column.tolist() if value not in known}
-            if unknown:
+            if any(value not in known for value in column.tolist()):
                 raise InvalidInputError(
                     f"only the public categories {listed([str(value) for value in self.values])} in the column {self.name}",
-                    words(f"{len(unknown)} others"),
+                    words("others"),
                     "Name all categories that the column may have, from public knowledge.",
                 )
             return np.array([known[value] for value in column.tolist()], dtype=np.intp)
@@ -54,9 +53,8 @@ class PublicColumn:
                 f"numbers in the column {self.name}", words("text"), "Give its values in categories=."
             ) from None
         if not np.isfinite(numbers).all():
-            count = int((~np.isfinite(numbers)).sum())
             raise InvalidInputError(
-                f"finite numbers in the column {self.name} (no NaN or infinity)", words(f"{count} others"), "Fill them."
+                f"finite numbers in the column {self.name}", words("NaN or infinity (inf)"), "Fill or drop them."
             )
         places = np.floor((np.clip(numbers, self.low, self.high) - self.low) / (self.high - self.low) * self.bins)
         return np.minimum(places, self.bins - 1).astype(np.intp)
@@ -95,7 +93,7 @@ def raw_table(X: Any) -> RawTable:
         return RawTable(tuple(frame.columns), columns, len(frame), frame.implementation.name.lower())
     array = np.asarray(X)
     if array.ndim != 2 or 0 in array.shape:
-        raise InvalidInputError("a table with rows and columns", words(f"shape {array.shape}"), "Reshape your data.")
+        raise InvalidInputError("a table with rows and columns", kind_of(array), "Reshape your data.")
     names = tuple(str(place) for place in range(array.shape[1]))
     return RawTable(names, tuple(array.T), len(array), "array")
 

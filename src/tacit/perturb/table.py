@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
-from tacit.validation import check_choice
+from tacit.errors import InvalidInputError, words
+from tacit.validation import check_choice, reason_of
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -123,22 +123,20 @@ def fill_missing(
     """
     check_choice(missing, "missing", MISSING)
     if np.isinf(values).any():
-        raise InvalidInputError(
-            "finite numbers", words(f"{int(np.isinf(values).sum())} infinite"), "Drop or replace them."
-        )
+        raise InvalidInputError("finite numbers", words("infinite numbers (inf)"), "Drop or replace them.")
     gaps = np.isnan(values)
     count = int(gaps.sum())
     if count and missing == "refuse":
         where = [name for name, has in zip(names, np.any(gaps, axis=0).tolist(), strict=True) if has]
         raise InvalidInputError(
             "a table without missing values (NaN or null)",
-            words(f"{count} missing in the columns {listed(where)}"),
+            words(f"missing values in the columns {listed(where)}"),
             "Fill them, or give missing='mean' or 'median' (--missing mean).",
         )
     if gaps.all(axis=0).any() and fills is None:
         where = [name for name, has in zip(names, np.all(gaps, axis=0).tolist(), strict=True) if has]
         raise InvalidInputError(
-            "at least one value a column", words(f"none in the columns {listed(where)}"), "Leave these columns out."
+            "at least one value per column", words(f"none in the columns {listed(where)}"), "Leave these columns out."
         )
     if fills is None:
         average = np.nanmedian if missing == "median" else np.nanmean
@@ -157,11 +155,11 @@ def _as_array(X: Any) -> NDArray[np.float64]:
 
     try:
         array: NDArray[np.float64] = check_array(X, dtype=np.float64, ensure_all_finite=False)
+    except TypeError as error:
+        raise TypeError(reason_of(error)) from None
     except ValueError as error:
-        got = words(" ".join(str(error).split()))
-        raise InvalidInputError(
-            "a table of numbers", parameter(got), "Code text as numbers, or give a data frame."
-        ) from error
+        fix = "Reshape your data to one row per record, and code text as numbers, or give a data frame."
+        raise InvalidInputError("a table of numbers", reason_of(error), fix) from None
     return array
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, parameter
 from tacit.measure.pairs import Pair
 
 # A column without noise is given this share of its variance as noise: it is then kept to six digits.
@@ -43,7 +43,7 @@ def _variance(pair: Pair, given: Any) -> NDArray[np.float64]:
     if values.shape not in ((), (n_columns,)) or not np.all(np.isfinite(values)) or np.any(values < 0):
         raise InvalidInputError(
             f"noise_variance to be one variance, or one for each of the {n_columns} columns",
-            words(f"{given!r}"),
+            parameter(given),
             "Give what the attacker knows of the noise, or nothing for its true variance.",
         )
     return np.broadcast_to(values, (n_columns,))
