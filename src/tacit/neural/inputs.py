@@ -18,12 +18,11 @@ FEATURES = ("scattering",)
 def as_rows(X: Any) -> tuple[Any, tuple[int, int] | None]:
     """Flatten a stack or a list of images to one row an image, and return their shape; a table stays as it is."""
     if isinstance(X, list | tuple) and len(X) and all(getattr(image, "ndim", 0) == 2 for image in X):
-        shapes = sorted({tuple(image.shape) for image in X})
-        if len(shapes) > 1:
+        if len({tuple(image.shape) for image in X}) > 1:
             raise InvalidInputError(
                 "images of one size",
-                words("several: " + ", ".join(f"{height} x {width}" for height, width, *_ in shapes[:5])),
-                "Scale or cut the images to one size.",
+                words("images of different sizes"),
+                "Scale or crop the images to one size.",
             )
         X = np.stack(list(X))
     if isinstance(X, np.ndarray) and X.ndim == 3:
@@ -103,12 +102,14 @@ def checked_labels(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[Any], NDA
         given = given.ravel()
     if given.shape != (n_rows,):
         raise InvalidInputError(
-            f"one label for each of {n_rows} rows", words(f"shape {given.shape}"), "Give one label a row."
+            "one label per row",
+            words(f"labels in {given.ndim} dimensions" if given.ndim != 1 else "more or fewer labels than rows"),
+            "Give the labels in the order of the rows.",
         )
     try:
         kind = type_of_target(given if given.dtype.kind != "O" else [str(label) for label in given])
-    except ValueError as error:  # NaN
-        kind = str(error)
+    except ValueError:
+        kind = "NaN or infinity (inf)"
     if kind not in ("binary", "multiclass"):
         raise InvalidInputError(
             "labels that are classes",
@@ -120,15 +121,15 @@ def checked_labels(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[Any], NDA
     if len(known) < 2:
         raise InvalidInputError(
             "at least two classes",
-            words(f"one class: {known[0]}" if len(known) else "none"),
-            "Give labels of two or more.",
+            words("one class" if len(known) else "none"),
+            "Give labels of two or more classes.",
         )
     places = np.searchsorted(known, names).clip(max=len(known) - 1)
     strangers = known[places] != names
     if np.any(strangers):
         raise InvalidInputError(
             f"labels among the {len(known)} classes given",
-            words(f"{int(np.unique(names[strangers]).size)} other labels"),
+            words("other labels"),
             "Name every class that may occur in `classes`.",
         )
     return known, places.astype(np.int64)
@@ -150,9 +151,9 @@ def checked_targets(y: Any, n_rows: int, bounds: Any) -> tuple[NDArray[np.float6
         ) from None
     if given.ndim not in (1, 2) or len(given) != n_rows or not given.size:
         raise InvalidInputError(
-            f"one row of targets for each of {n_rows} rows",
-            words(f"shape {given.shape}"),
-            "Give one number a row, or several.",
+            "one target per row, or one row of targets",
+            words(f"targets in {given.ndim} dimensions" if given.ndim not in (1, 2) else "more or fewer than rows"),
+            "Give the targets in the order of the rows.",
         )
     if not np.all(np.isfinite(given)):
         raise InvalidInputError(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, kind_of, words
 from tacit.validation import check_count
 
 PROBES = 4
@@ -43,7 +43,7 @@ def prepared(module: Any, n_inputs: int, n_outputs: int) -> nn.Module:
     """Return a copy of a user's module in float64 and evaluation mode, or refuse it before anything is charged."""
     if not isinstance(module, nn.Module):
         raise InvalidInputError(
-            "module to be a torch.nn.Module", parameter(module), "Give a network, or None for one from `hidden`."
+            "module to be a torch.nn.Module", kind_of(module), "Give a network, or None for one from `hidden`."
         )
     for name, layer in module.named_modules():
         if isinstance(layer, MIXING) or getattr(layer, "track_running_stats", False):
