@@ -48,5 +48,5 @@ def test_broken_pictures_are_refused(tmp_path, content):
         file.write_bytes(b"no picture at all")
     else:
         Image.fromarray(GREY).save(file, format="GIF")
-    with pytest.raises(InvalidInputError, match="every picture in .* to be a complete"):
+    with pytest.raises(InvalidInputError, match=r"every picture in .* to be a complete"):
         read_pictures(tmp_path)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.channel.split import Step
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, kind_of, parameter
 from tacit.validation import check_count, check_positive, check_rate
 
 
@@ -182,7 +182,7 @@ class Choose:
         self.scores = np.atleast_1d(np.asarray(scores, dtype=np.float64))
         if self.scores.ndim != 1 or self.scores.size == 0:
             raise InvalidInputError(
-                "one score per candidate", parameter(self.scores.shape), "Give a list with at least one score."
+                "one score per candidate", kind_of(self.scores), "Give a list with at least one score."
             )
         self.bound = check_positive(bound, "bound")
         self.units = None if units is None else check_count(units, "units", least=0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, RangeError, parameter, words
+from tacit.errors import InvalidInputError, RangeError, kind_of, parameter, words
 
 LIMIT = 2**62
 """Encoded numbers and totals stay below this in magnitude: a sum of two still fits 64 bits, so it never wraps."""
@@ -51,9 +51,7 @@ class Grid:
         """Round to the nearest grid point, as integers; what does not fit raises `RangeError`."""
         array = np.asarray(values)
         if array.dtype.kind not in "fiu":
-            raise InvalidInputError(
-                "real numbers to put on the grid", parameter(array.dtype), "Convert the data to floats."
-            )
+            raise InvalidInputError("real numbers to put on the grid", kind_of(array), "Convert the data to floats.")
         with np.errstate(over="ignore"):  # an overflow becomes infinity, which is refused below
             scaled = np.rint(np.ldexp(array.astype(np.float64), -self.exponent))
         # NaN compares false, so it is caught here too

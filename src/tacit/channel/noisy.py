@@ -241,7 +241,7 @@ class Noisy:
         if units > self.max_units:
             raise InvalidInputError(
                 f"at most max_units = {self.max_units} units in one holder's sum",
-                parameter(units),
+                words("more"),
                 "Set max_units to a public upper bound of your data's size.",
             )
 

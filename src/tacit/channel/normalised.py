@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.channel.normalised_link import START, Wire, integers_from_bytes
 from tacit.channel.normalised_shares import FRACTION, INVERSE_ROOT_SIZE, Shared, Shares
 from tacit.channel.normalised_worker import Worker
-from tacit.errors import InvalidInputError, PartyError, RangeError, parameter, words
+from tacit.errors import InvalidInputError, PartyError, RangeError, kind_of, parameter, words
 from tacit.privacy.entropy import secure_generator
 from tacit.validation import check_count, check_positive
 
@@ -162,7 +162,7 @@ class NormalisedSummer:
             raise RangeError(
                 f"columns whose total is zero or at least 2^{self.floor} grid steps long",
                 words(f"shorter ones: {', '.join(str(j) for j in np.flatnonzero((status > 0) & (status < told)))}"),
-                'Use a finer grid: the direction of so short a total tells its length. short="zero" makes it zero.',
+                'Use a finer grid, or short="zero" to make them zero: the direction of so short a total tells its length.',
             )
         result[:, status < told] = 0.0
         return np.reshape(result, values.shape)
@@ -187,7 +187,7 @@ class NormalisedSummer:
         if not whole or array.ndim not in (1, 2) or array.size == 0 or len(array) > 1 << _LOG_ROWS:
             raise InvalidInputError(
                 f"integers in one column or several, with 1 to 2^{_LOG_ROWS} rows",
-                words(f"{array.dtype} of shape {array.shape}"),
+                kind_of(array),
                 "Encode the numbers on a grid first.",
             )
         values = array.astype(object)

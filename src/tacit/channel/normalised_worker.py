@@ -51,7 +51,7 @@ class Worker:
         if self._closed or self._stopped is not None:
             raise ProtocolError(
                 "a normalised sum that runs",
-                words("one that was closed" if self._closed else f"one that stopped ({self._stopped})"),
+                words("one that was closed" if self._closed else f"one that stopped ({type(self._stopped).__name__})"),
                 "Start the job again, or resume it.",
             )
         return self._thread.submit(self._run, work, timeout).result()
@@ -134,9 +134,9 @@ class Worker:
             self._stopped = error
             raise ProtocolError(
                 "messages from all parties that fit together",
-                words(f"{type(error).__name__}: {error}"),
+                words(f"others ({type(error).__name__})"),  # without its message: peers are sent this one
                 "All parties must run the same job; start it again, or resume it.",
-            ) from error
+            ) from None
 
     async def _watch(self, work: Callable[[], Coroutine[Any, Any, Any]], timeout: float) -> Any:
         """Do the work, show the peers that this party lives, and give up after the timeout."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit.channel.asks import Ask, Choose, Sample, Sum, Total
 from tacit.channel.program import Outcome, Program
 from tacit.channel.transcript import Transcript
-from tacit.errors import InvalidInputError, ProtocolError, parameter, words
+from tacit.errors import InvalidInputError, ProtocolError, kind_of, words
 from tacit.privacy.guarantee import Guarantee
 
 
@@ -124,7 +124,7 @@ def _answer(asks: list[Ask], channel: Channel, turn: int) -> list[Any]:
     for index, ask in enumerate(asks):
         if not isinstance(ask, Sum | Sample | Choose):
             raise ProtocolError(
-                "a Sum, NormedSum, Sample or Choose", parameter(ask), "Yield one of these from the program."
+                "a Sum, NormedSum, Sample or Choose", kind_of(ask), "Yield one of these from the program."
             )
         if ask.signature() != asks[0].signature():
             raise ProtocolError(
@@ -142,7 +142,7 @@ def _answer(asks: list[Ask], channel: Channel, turn: int) -> list[Any]:
 def _checked_outcome(value: object) -> Outcome:
     if not isinstance(value, Outcome):
         raise ProtocolError(
-            "a program that returns an Outcome", parameter(value), "Return Outcome(public=..., private=...)."
+            "a program that returns an Outcome", kind_of(value), "Return Outcome(public=..., private=...)."
         )
     return value
 

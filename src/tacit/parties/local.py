@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError, PartyError, TacitError, parameter, words
+from tacit.errors import InvalidInputError, PartyError, TacitError, kind_of, parameter, words
 from tacit.parties.identity import Identity
 from tacit.parties.job import Job, Party
 from tacit.parties.join import Part, join
@@ -92,9 +92,7 @@ def _features(parts: Sequence[Any], names: Sequence[str], private: str | None) -
     if any(are_relations(part) for part in parts):
         for part, name in zip(parts, names, strict=True):
             if not are_relations(part):
-                raise InvalidInputError(
-                    f"relations from {name}, as from others", parameter(type(part).__name__), "Give a list."
-                )
+                raise InvalidInputError(f"relations from {name}, as from others", kind_of(part), "Give a list.")
         lines = [
             line for part, name in zip(parts, names, strict=True) for line in outlines_of(part, name, private=private)
         ]
@@ -177,7 +175,7 @@ def _party(pipe: Any, given: tuple[Any, ...], threads: int, tell: bool) -> None:
         part = join(job, identity, data, folder, on_round=say, **settings)
         pipe.send(("done", part))
     except BaseException as error:
-        told = error if isinstance(error, TacitError) else RuntimeError(f"{type(error).__name__}: {error}")
+        told = error if isinstance(error, TacitError) else RuntimeError(f"a party failed: {type(error).__name__}")
         pipe.send(("error", told))
 
 

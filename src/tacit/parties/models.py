@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit.data import read_matrix
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, words
 from tacit.factor.coupled.sites import Site
 from tacit.parties.job import Job
 from tacit.parties.relations import check_sites
@@ -129,7 +129,9 @@ def check_party_data(data: PartyData, job: Job, party: str, *, private: str | No
         )
     values = data.X.data if hasattr(data.X, "tocsr") else np.asarray(data.X)
     if not np.isfinite(values).all():
-        raise InvalidInputError(f"finite numbers from {party}", words("NaN or infinity"), "Mend or drop these records.")
+        raise InvalidInputError(
+            f"finite numbers from {party}", words("NaN or infinity"), "Correct or drop these records."
+        )
     return data
 
 
@@ -162,7 +164,7 @@ def _ratings(path: str | Path, job: Job, party: str) -> Any:
 
     frame = read_frame(path)
     if not {"user", "item", "rating"} <= set(frame.columns):
-        raise InvalidInputError(f"columns user, item and rating from {party}", parameter(frame.columns), "Rename them.")
+        raise InvalidInputError(f"columns user, item and rating from {party}", words("others"), "Rename the columns.")
     if frame.is_empty():
         raise InvalidInputError(
             f"at least one rating from {party}", words("none"), "A party without data does not take part."
@@ -172,7 +174,7 @@ def _ratings(path: str | Path, job: Job, party: str) -> Any:
     unknown = [item for item in items if item not in columns]
     if unknown:
         raise InvalidInputError(
-            f"items of the job from {party}", parameter(unknown[0]), "Drop ratings of items that the job does not list."
+            f"items of the job from {party}", words("other items"), "Drop ratings of items that the job does not list."
         )
     users = frame["user"].rank("dense").to_numpy().astype(np.int64) - 1
     entries = (frame["rating"].to_numpy().astype(np.float64), (users, [columns[item] for item in items]))

@@ -54,7 +54,7 @@ def site_of(
             if outline.site == party and names is not None and _digest(names.get(factor, ())) != digest:
                 raise InvalidInputError(
                     f"the entities of {factor!r} from {party}, as the job has them",
-                    words(f"{len(names.get(factor, ()))} names, not the same or in another order"),
+                    words("other names, or another order"),
                     f"Use the file of names of {factor!r} that the parties agreed on.",
                 )
     return site

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, kind_of, parameter, words
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -80,7 +80,7 @@ def _digest(data: object) -> bytes:
         return _frame_digest(data)
     raise InvalidInputError(
         "an array, a sparse matrix, a data frame, a pathlib.Path or a tuple of such",
-        words(f"a {type(data).__name__}"),
+        kind_of(data),
         "Convert it with numpy.asarray, wrap a file's name in pathlib.Path, or collect a lazy frame.",
     )
 
@@ -123,7 +123,7 @@ def _canonical(array: NDArray[Any]) -> tuple[str, Iterator[bytes]]:
         return f"{name} in {unit}", (chunk.tobytes() for chunk in _chunks(counts, "<i8"))
     raise InvalidInputError(
         "an array of plain values",
-        words(f"one of dtype {array.dtype}"),
+        kind_of(array),
         "Convert it to numbers, booleans, texts or times.",
     )
 
@@ -186,7 +186,7 @@ def _sparse_digest(matrix: Any) -> bytes:
     if matrix.ndim != 2 or matrix.dtype.kind not in _NUMBERS:
         raise InvalidInputError(
             "a sparse matrix of numbers with two dimensions",
-            words(f"shape {matrix.shape}, dtype {matrix.dtype}"),
+            kind_of(matrix),
             "Reshape it to two dimensions, or give its coordinates and values as a tuple of arrays.",
         )
     wide = _NUMBERS[matrix.dtype.kind][1]  # first, or the sum of duplicates might overflow
@@ -204,7 +204,10 @@ def _frame_digest(data: Any) -> bytes:
     try:
         frame = nw.from_native(data, eager_only=True)
     except nw.exceptions.NarwhalsError as error:
-        raise InvalidInputError("a data frame with distinct columns", words(str(error)), "Rename them.") from error
+        got = words(f"another one ({type(error).__name__})")
+        raise InvalidInputError(
+            "a data frame with distinct columns", got, "Rename columns with the same name."
+        ) from None
     columns = []
     for column in frame.iter_columns():
         kind, read = _column_reader(column)
@@ -238,7 +241,7 @@ def _column_reader(column: nw.Series[Any]) -> tuple[str, Callable[[nw.Series[Any
     else:
         raise InvalidInputError(
             "columns of numbers, booleans, texts or times",
-            words(f"column {column.name!r} of dtype {dtype}"),
+            words(f"column {column.name!r} of type {type(dtype).__name__}"),
             "Convert the column, or leave it out.",
         )
     return kind, read
@@ -274,8 +277,10 @@ def _path_digest(path: Path) -> bytes:
         return _joined("folder", *(part for name in sorted(files) for part in (name, _file_digest(files[name]))))
     except OSError as error:
         raise InvalidInputError(
-            "a file or a folder that can be read", parameter(path), f"It failed: {error}."
-        ) from error
+            "a file or a folder that can be read",
+            parameter(path),
+            f"Reading failed: {error.strerror or 'unknown reason'}.",
+        ) from None
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -286,7 +291,7 @@ def _files(folder: Path) -> Iterator[Path]:
             yield from _files(item)
         else:  # a link may lead in circles or nowhere, and a device has no end
             raise InvalidInputError(
-                "a folder of files and folders", parameter(item), "Remove it, or name the files one by one."
+                "a folder of files and folders", words("a link or a device"), "Remove it, or name the files one by one."
             )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, kind_of, parameter, words
 from tacit.privacy.ksdp_observation import Observation
 from tacit.privacy.ksdp_result import KSDP
 from tacit.privacy.ksdp_statistics import Statistic, fitting_statistics
@@ -196,7 +196,7 @@ def _checked_documents(documents: Sequence[int], rows: int) -> NDArray[np.int64]
     chosen = np.asarray(documents)
     if chosen.ndim != 1 or chosen.size == 0 or chosen.dtype.kind not in "iu" or len(np.unique(chosen)) != chosen.size:
         raise InvalidInputError(
-            "different row numbers as documents", parameter(documents), "Give at least one, each once."
+            "different row numbers as documents", kind_of(documents), "Give at least one, each once."
         )
     if chosen.min() < 0 or chosen.max() >= rows:
         raise InvalidInputError(f"documents from 0 to {rows - 1}", parameter(documents), "They are rows of the table.")

@@ -74,12 +74,12 @@ def canonical_json(value: object) -> str:
         return json.dumps(
             value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain_number
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
         raise InvalidInputError(
             "releases made of finite numbers and texts",
             parameter(value),
             "Give plain numbers; a name must be a string.",
-        ) from error
+        ) from None
 
 
 def _plain_number(value: object) -> int | float:

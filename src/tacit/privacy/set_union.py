@@ -40,7 +40,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import log_ndtr, ndtri_exp
 
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, kind_of
 from tacit.privacy.noise import discrete_gaussian
 from tacit.privacy.releases import ApproximateRelease, GaussianRelease, Release
 from tacit.validation import check_count, check_delta, check_positive
@@ -133,7 +133,7 @@ class WordSelection:
             if len(words) > self.most_words:
                 raise InvalidInputError(
                     f"at most {self.most_words} words named by a document",
-                    parameter(len(words)),
+                    kind_of(words),
                     "Choose among them first.",
                 )
             counts.update(words)

@@ -209,9 +209,7 @@ def as_ids(ids: Any, name: str) -> NDArray[Any]:
 def _check_objects(array: NDArray[Any], name: str) -> None:
     for value in array:
         if not isinstance(value, Hashable) or value is None or value != value:  # noqa: PLR0124  (NaN is not itself)
-            raise InvalidInputError(
-                f"hashable {name} ids without gaps", words("others"), "Drop or convert them."
-            )
+            raise InvalidInputError(f"hashable {name} ids without gaps", words("others"), "Drop or convert them.")
 
 
 def as_ratings(ratings: ArrayLike, rating_range: tuple[float, float] | None) -> NDArray[np.float64]:
