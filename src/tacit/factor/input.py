@@ -9,7 +9,7 @@ import numpy as np
 from tacit.errors import InvalidInputError, words
 from tacit.validation import reason_of
 
-NUMBERS = "Reshape your data to one row per record, convert text to numbers, and fill or drop missing values."
+NUMBERS = "Reshape your data to one row per record, convert text, fill or drop missing values; nothing was charged."
 
 
 def validated(estimator: Any, X: Any, *, reset: bool, dtype: Any = np.float64, non_negative: bool = False) -> Any:
