@@ -1,10 +1,18 @@
-"""The shared privacy check: replay a private fit on a neighbouring data set and see what moves.
+"""The shared privacy check: replay a private fit on a neighbouring data set and compare.
 
 Differential privacy of an adaptive run says: *given the same answers so far*, the next statistic moves by at most its
-bound, and nothing else moves at all. So the fit is run once with its real noise, recording every answer; then it is
-run on the neighbour, given the recorded answers. Every ask must agree in kind, names, shapes, bound and weight; the
-integers that get noise must differ by at most the sensitivity that sized the noise; the number of rounds and
-everything released must be identical, bit by bit. (The idea of replaying with frozen noise is dp-recorder's, 2026.)
+bound, and nothing else moves at all. So the fit runs once with its real noise, and every answer is recorded; then it runs
+on the neighbour and gets the recorded answers. What must agree:
+
+* every channel's plan (epsilon, delta, steps, noise, unit, adjacency) and `max_units`;
+* every ask in kind, names, shapes, bound, fractions and step, and the grid and noise that the channel gives it;
+* the number of rounds, and everything released, bit by bit.
+
+The integers that get noise may differ by at most the sensitivity that sized the noise. In a sampled step they may differ
+only if the unit is in the sample: not by one grid step otherwise. So a fit with sampled steps is replayed twice, with the
+unit in every other sample, the first time in the even ones and the second time in the odd ones.
+
+The idea of replaying with frozen noise is dp-recorder's (2026).
 """
 
 from __future__ import annotations
@@ -26,6 +34,7 @@ from tacit.privacy.guarantee import Guarantee
 
 Data = TypeVar("Data")
 ROUNDING_ALLOWANCE = 1e-9
+"""Relative; the distance between two integer vectors is computed in floating point."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +45,37 @@ class NeighbourReport:
 
     @property
     def largest(self) -> float:
-        """The largest share of a bound that was used; far below 1 everywhere, the bound is loose."""
+        """The largest fraction of a bound that was used; if it is far below 1 everywhere, the bound is loose."""
         return max(self.moved, default=0.0)
 
 
 @dataclass
 class _Round:
     signature: tuple[Any, ...]
-    answer: Any
+    answer: Any = None
     measured: dict[str, Measured] | None = None
     scores: NDArray[np.int64] | None = None
-    last_unit_sampled: bool = True
+    unit_sampled: bool = True
 
 
 @dataclass
 class _Log:
+    """The rounds of one run, and where its replay has got to."""
+
+    name: str
+    unit: int
+    first_sampled: bool
     rounds: list[_Round] = field(default_factory=list)
     moved: list[float] = field(default_factory=list)
     place: int = 0
 
+    @property
+    def samples(self) -> int:
+        return sum(one.signature[0] == "sample" for one in self.rounds)
+
 
 def check_neighbours(
-    fit: Callable[[Data], Mapping[str, Any]], data: Data, neighbour: Data, *, name: str = "the fit"
+    fit: Callable[[Data], Mapping[str, Any]], data: Data, neighbour: Data, *, unit: int = -1, name: str = "the fit"
 ) -> NeighbourReport:
     """Raise `PrivacyViolationError` unless `fit` treats `neighbour` as its guarantee says.
 
@@ -65,10 +83,13 @@ def check_neighbours(
     ----------
     fit : callable
         Takes a data set, runs its programs over `tacit.channel.Noisy` channels (through `run`), and returns
-        everything that is released, by name. It must be deterministic apart from the channels' noise and samples.
+        everything that is released, by name: arrays, numbers, texts, or the bytes of files. It must be deterministic apart
+        from the channels' noise and samples.
     data, neighbour : object
-        Neighbouring data sets: one without the other's **last** unit, or with another last unit. (The last, so that a
-        unit keeps its place in the Poisson samples.)
+        Neighbouring data sets: one without one of the other's units, or with one unit replaced.
+    unit : int, default=-1
+        The place of that unit among the units that the programs sample: in `data` if the neighbour lacks it or has another
+        in its place, in `neighbour` if that has one more. The last, if not given.
     name : str
         For messages.
 
@@ -76,21 +97,26 @@ def check_neighbours(
     -------
     NeighbourReport
     """
-    log = _Log()
-    with interpose(lambda channel: _Recorder(channel, log, name)):
-        released = dict(fit(data))
-    with interpose(lambda channel: _Replayer(channel, log, name)):
-        released_again = dict(fit(neighbour))
-    if log.place != len(log.rounds):
-        raise _violation(name, f"{len(log.rounds)} rounds on both data sets", f"{log.place} on the neighbour")
-    for key in sorted(set(released) | set(released_again)):
-        if not same_values(_only(released, key), _only(released_again, key)):
-            raise _violation(
-                name,
-                f"the released {key!r} to be the same when all answers are the same",
-                "a different one: it depends on the data by a way around the channel",
-            )
-    return NeighbourReport(tuple(log.moved))
+    moved: list[float] = []
+    for first_sampled in (True, False):
+        log = _Log(name, unit, first_sampled)
+        with interpose(lambda channel, log=log: _Recorder(channel, log)):  # type: ignore[misc]
+            released = dict(fit(data))
+        with interpose(lambda channel, log=log: _Replayer(channel, log)):  # type: ignore[misc]
+            released_again = dict(fit(neighbour))
+        if log.place != len(log.rounds):
+            raise _violation(name, f"{len(log.rounds)} rounds on both data sets", f"{log.place} on the neighbour")
+        for key in sorted(set(released) | set(released_again)):
+            if not same_values(_only(released, key), _only(released_again, key)):
+                raise _violation(
+                    name,
+                    f"the released {key!r} to be the same when all answers are the same",
+                    "a different one: it depends on the data by a way around the channel",
+                )
+        moved += log.moved
+        if not log.samples:
+            break
+    return NeighbourReport(tuple(moved))
 
 
 def _only(values: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -100,14 +126,13 @@ def _only(values: Mapping[str, Any], key: str) -> dict[str, Any]:
 class _Observed:
     """A noisy channel seen from outside; anything else in a private fit is a leak."""
 
-    def __init__(self, channel: Channel, log: _Log, name: str) -> None:
+    def __init__(self, channel: Channel, log: _Log) -> None:
         if not isinstance(channel, Noisy):
             raise _violation(
-                name, "every statistic to leave through a noisy channel", f"a {type(channel).__name__} channel"
+                log.name, "every statistic to leave through a noisy channel", f"a {type(channel).__name__} channel"
             )
         self.channel = channel
         self.log = log
-        self.name = name
 
     @property
     def transcript(self) -> Transcript:
@@ -119,6 +144,10 @@ class _Observed:
 
     def open(self) -> None:
         self.channel.open()
+        self._note(("channel", self.channel.plan, self.channel.max_units))
+
+    def _note(self, signature: tuple[Any, ...]) -> None:
+        raise NotImplementedError
 
     def conclude(self, public: Mapping[str, Any]) -> None:
         self.channel.conclude(public)
@@ -128,19 +157,23 @@ class _Observed:
 
 
 class _Recorder(_Observed):
+    def _note(self, signature: tuple[Any, ...]) -> None:
+        self.log.rounds.append(_Round(signature))
+
     def exchange(self, asks: Sequence[Sum]) -> Total:
         measured = self.channel.measure(asks)
         answer = self.channel.exchange(asks)
-        self.log.rounds.append(_Round(asks[0].signature(), answer, measured))
+        self.log.rounds.append(_Round(_described(asks[0], measured), answer, measured))
         return answer
 
     def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
         masks = self.channel.sample(asks)
-        # see the last unit both in and out of the sample, whatever the rate: every other sample has it
-        in_sample = sum(taken.signature[0] == "sample" for taken in self.log.rounds) % 2 == 0
+        # the unit is in every other sample, whatever the rate
+        sampled = (self.log.samples % 2 == 0) == self.log.first_sampled
         for mask in masks:
-            mask[-1:] = in_sample
-        self.log.rounds.append(_Round(asks[0].signature(), masks, last_unit_sampled=in_sample))
+            if -len(mask) <= self.log.unit < len(mask):
+                mask[self.log.unit] = sampled
+        self.log.rounds.append(_Round(asks[0].signature(), masks, unit_sampled=sampled))
         return masks
 
     def choose(self, asks: Sequence[Choose]) -> int:
@@ -151,13 +184,16 @@ class _Recorder(_Observed):
 
 
 class _Replayer(_Observed):
+    def _note(self, signature: tuple[Any, ...]) -> None:
+        self._next(signature)
+
     def _next(self, signature: tuple[Any, ...]) -> _Round:
         if self.log.place >= len(self.log.rounds):
-            raise _violation(self.name, f"{len(self.log.rounds)} rounds on both data sets", "more on the neighbour")
+            raise _violation(self.log.name, f"{len(self.log.rounds)} rounds on both data sets", "more on the neighbour")
         recorded = self.log.rounds[self.log.place]
         if recorded.signature != signature:
             raise _violation(
-                self.name,
+                self.log.name,
                 f"round {self.log.place} to ask for {recorded.signature} on both data sets",
                 f"{signature} on the neighbour",
             )
@@ -165,8 +201,8 @@ class _Replayer(_Observed):
         return recorded
 
     def exchange(self, asks: Sequence[Sum]) -> Total:
-        recorded = self._next(asks[0].signature())
         measured = self.channel.measure(asks)
+        recorded = self._next(_described(asks[0], measured))
         self._compare(asks[0], recorded, measured)
         self.channel.exchange(asks)  # so that the channel knows which steps of its plan are used up
         answer: Total = recorded.answer
@@ -176,7 +212,7 @@ class _Replayer(_Observed):
         recorded = self._next(asks[0].signature())
         self.channel.sample(asks)
         pairs = zip(asks, recorded.answer, strict=True)
-        return [_resized(mask, ask.units, recorded.last_unit_sampled) for ask, mask in pairs]
+        return [_resized(mask, ask.units, self.log.unit, recorded.unit_sampled) for ask, mask in pairs]
 
     def choose(self, asks: Sequence[Choose]) -> int:
         recorded = self._next(asks[0].signature())
@@ -184,11 +220,7 @@ class _Replayer(_Observed):
         self.channel.choose(asks)
         assert recorded.scores is not None
         distance = float(np.abs(scores - recorded.scores).max())
-        self.log.moved.append(distance / allowed)
-        if distance > allowed:
-            raise _violation(
-                self.name, f"scores to move by at most {allowed:.6g} grid steps", f"one that moved by {distance:.6g}"
-            )
+        self._allow("scores", distance, allowed, 1.0, "")
         winner: int = recorded.answer
         return winner
 
@@ -196,7 +228,7 @@ class _Replayer(_Observed):
         assert recorded.measured is not None
         place = self.log.place - 1
         before = self.log.rounds[place - 1] if place > 0 else None
-        took_part = before is None or before.last_unit_sampled
+        took_part = before is None or before.unit_sampled
         distances = {
             key: float(np.linalg.norm((array.integers - recorded.measured[key].integers).astype(np.float64)))
             for key, array in measured.items()
@@ -204,26 +236,36 @@ class _Replayer(_Observed):
         if not isinstance(ask.bound, dict):  # one bound for all arrays joined
             joint = float(np.linalg.norm(list(distances.values())))
             distances = {next(iter(distances)): joint}
+        # `sensitivity` is half the distance under replace-one with everyone taking part (see Noisy._norm_of)
+        factor = 2.0 if self.channel.plan.adjacency == "replace-one" else 1.0
         for key, distance in distances.items():
             array = measured[key]
-            # `sensitivity` is half the distance under replace-one with everyone taking part (see Noisy._norm_of)
-            factor = 2.0 if self.channel.plan.adjacency == "replace-one" else 1.0
             allowed = factor * array.sensitivity if took_part else 0.0
-            self.log.moved.append(distance / allowed if allowed else 0.0)
-            if distance > allowed * (1 + ROUNDING_ALLOWANCE):
-                raise _violation(
-                    self.name,
-                    f"{key!r} in round {place} to move by at most {allowed * array.grid.step:.6g}"
-                    + ("" if took_part else " (the unit was not in the sample)"),
-                    f"{distance * array.grid.step:.6g}",
-                )
+            where = f" in round {place}" + ("" if took_part else " (the unit was not in the sample)")
+            self._allow(repr(key), distance, allowed, array.grid.step, where)
+
+    def _allow(self, what: str, distance: float, allowed: float, step: float, where: str) -> None:
+        self.log.moved.append(distance / allowed if allowed else 0.0)
+        if not distance <= allowed * (1 + ROUNDING_ALLOWANCE):
+            raise _violation(
+                self.log.name, f"{what}{where} to move by at most {allowed * step:.6g}", f"{distance * step:.6g}"
+            )
 
 
-def _resized(mask: NDArray[np.bool_], units: int, last: bool) -> NDArray[np.bool_]:
-    """The same sample for a data set with one unit fewer or more at the end."""
-    if units <= len(mask):
-        return mask[:units]
-    return np.concatenate([mask, np.full(units - len(mask), last)])
+def _described(ask: Sum, measured: dict[str, Measured]) -> tuple[Any, ...]:
+    """Return everything public about a sum: the ask, and the grid and the noise that its arrays get."""
+    scales = tuple((name, array.grid, array.sensitivity, array.sigma) for name, array in measured.items())
+    return (*ask.signature(), scales)
+
+
+def _resized(mask: NDArray[np.bool_], units: int, unit: int, sampled: bool) -> NDArray[np.bool_]:
+    """The same sample for a data set without the unit, with another in its place, or with one more there."""
+    if units == len(mask):
+        return mask
+    if units < len(mask):
+        return np.delete(mask, unit)[:units]
+    more = np.full(units - len(mask), sampled)
+    return np.concatenate([mask, more]) if unit == -1 else np.insert(mask, unit, more)
 
 
 def _violation(name: str, expected: str, got: str) -> PrivacyViolationError:

@@ -167,4 +167,11 @@ def same_values(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Whether two mappings hold the same keys and bit-for-bit the same values."""
     if set(left) != set(right):
         return False
-    return all(np.array_equal(np.asarray(left[key]), np.asarray(right[key])) for key in left)
+    return all(_same(left[key], right[key]) for key in left)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, bytes | str) or isinstance(right, bytes | str):
+        return type(left) is type(right) and bool(left == right)  # an array of bytes would drop zeros at the end
+    one, other = np.asarray(left), np.asarray(right)
+    return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
