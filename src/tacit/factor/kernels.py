@@ -1,8 +1,14 @@
-"""Compiled inner loops: coordinate descent on many small non-negative problems, sparse products, outliers.
+"""Compiled inner loops: coordinate descent on many small non-negative problems, products, outliers.
 
 Every loop works on a range of rows that do not depend on each other, releases the interpreter's lock, and is shared out
 to plain threads. Numba's own parallel loops are not used: their OpenMP layer aborts a forked child, the fallback aborts on
-two calls at once. A row's result does not depend on how the rows were shared out, so it is the same on any number of cores.
+two calls at once.
+
+**A row's result is a function of that row and of the shared arguments alone, bit for bit.** It does not depend on the number
+of cores, on where the row stands or on which other rows are there. A private fit needs this: where a comparison decides
+(which weights are zero, when to stop), a last bit that depends on the other rows would move the result by more than any bound
+on one row covers. So the loops of this module have a fixed order of additions and are compiled without fast-math options,
+and products of rows that reach such a comparison do not use BLAS, which rounds a row by its position in a block.
 """
 
 from __future__ import annotations
@@ -215,6 +221,58 @@ def multiply(
             product[i, j] = total[j]
 
 
+DEPTH, WIDTH = 256, 256
+
+
+@compiled
+def multiply_dense(rows: NDArray[Any], factor: NDArray[Any], product: NDArray[Any], start: int, stop: int) -> None:
+    """Set rows of `product` to those of the C-ordered `rows` times the C-ordered `factor`.
+
+    Four rows are taken at a time, so that the factor is read once for all four; at the end, the last row stands in for the
+    missing ones. The terms of a sum are added one after the other, in blocks of `DEPTH` terms.
+    """
+    inner, size = factor.shape
+    total = np.empty(4 * WIDTH, dtype=product.dtype)
+    product[start:stop] = 0
+    for first in range(0, inner, DEPTH):
+        last = min(first + DEPTH, inner)
+        for left in range(0, size, WIDTH):
+            width = min(WIDTH, size - left)
+            for i in range(start, stop, 4):
+                x, y = rows[i], rows[min(i + 1, stop - 1)]
+                z, u = rows[min(i + 2, stop - 1)], rows[min(i + 3, stop - 1)]
+                for j in range(width):
+                    total[j] = total[WIDTH + j] = total[2 * WIDTH + j] = total[3 * WIDTH + j] = 0
+                c = first
+                while c + 4 <= last:
+                    f0, f1, f2, f3 = factor[c, left:], factor[c + 1, left:], factor[c + 2, left:], factor[c + 3, left:]
+                    x0, x1, x2, x3 = x[c], x[c + 1], x[c + 2], x[c + 3]
+                    y0, y1, y2, y3 = y[c], y[c + 1], y[c + 2], y[c + 3]
+                    z0, z1, z2, z3 = z[c], z[c + 1], z[c + 2], z[c + 3]
+                    u0, u1, u2, u3 = u[c], u[c + 1], u[c + 2], u[c + 3]
+                    for j in range(width):
+                        g0, g1, g2, g3 = f0[j], f1[j], f2[j], f3[j]
+                        total[j] = (((total[j] + x0 * g0) + x1 * g1) + x2 * g2) + x3 * g3
+                        total[WIDTH + j] = (((total[WIDTH + j] + y0 * g0) + y1 * g1) + y2 * g2) + y3 * g3
+                        total[2 * WIDTH + j] = (((total[2 * WIDTH + j] + z0 * g0) + z1 * g1) + z2 * g2) + z3 * g3
+                        total[3 * WIDTH + j] = (((total[3 * WIDTH + j] + u0 * g0) + u1 * g1) + u2 * g2) + u3 * g3
+                    c += 4
+                while c < last:
+                    f0 = factor[c, left:]
+                    x0, y0, z0, u0 = x[c], y[c], z[c], u[c]
+                    for j in range(width):
+                        g0 = f0[j]
+                        total[j] += x0 * g0
+                        total[WIDTH + j] += y0 * g0
+                        total[2 * WIDTH + j] += z0 * g0
+                        total[3 * WIDTH + j] += u0 * g0
+                    c += 1
+                for r in range(min(4, stop - i)):
+                    row = product[i + r, left:]
+                    for j in range(width):
+                        row[j] += total[r * WIDTH + j]
+
+
 @compiled
 def count_columns(indices: NDArray[Any], counts: NDArray[np.int64]) -> None:
     """Set ``counts[c + 1]`` to the number of stored entries in column c of a CSR matrix."""
@@ -275,3 +333,38 @@ def set_aside(
             total += size
             fitted[i, j] = rows[i, j] - (size if residual > 0 else -size)
         sizes[i] = total
+
+
+@compiled
+def look_ahead(
+    gram: NDArray[Any],
+    before: NDArray[Any],
+    moved: NDArray[Any],
+    ahead: NDArray[Any],
+    momentum: NDArray[Any],
+    tolerance: float,
+    done: NDArray[np.bool_],
+    start: int,
+    stop: int,
+) -> None:
+    """Extrapolate each row's move from `before` to `moved`, a step that was taken at `ahead`, by Nesterov's momentum.
+
+    Set `ahead` to the point for the next step and `momentum` to its new value; the momentum starts again at 1 where it
+    points uphill. Set `done` where no coordinate moved by more than `tolerance` times the largest one.
+    """
+    size = gram.shape[0]
+    for i in range(start, stop):
+        uphill, largest, longest = 0.0, 0.0, 0.0
+        for j in range(size):
+            step = moved[i, j] - before[i, j]
+            slope = 0.0
+            for m in range(size):
+                slope += (ahead[i, m] - moved[i, m]) * gram[j, m]
+            uphill += slope * step
+            longest = max(longest, abs(step))
+            largest = max(largest, moved[i, j])
+        done[i] = longest <= tolerance * largest
+        old = 1.0 if uphill > 0 else momentum[i]
+        momentum[i] = (1 + np.sqrt(1 + 4 * old * old)) / 2
+        for j in range(size):
+            ahead[i, j] = moved[i, j] + (old - 1) / momentum[i] * (moved[i, j] - before[i, j])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.factor.kernels import count_columns, multiply, multiply_transposed, set_aside, share_out
+from tacit.factor.kernels import count_columns, multiply, multiply_dense, multiply_transposed, set_aside, share_out
 
 BLOCK_NUMBERS = 1 << 20
 ROWS_AT_ONCE = 1 << 8
@@ -49,7 +49,8 @@ class Table:
     ) -> None:
         """Call ``use(X[start:stop] @ factor, start, stop)`` for ranges of rows that cover all of them, on all cores.
 
-        The product with a narrow factor can be as large as the data; here only a few rows of it exist at a time.
+        The product with a narrow factor can be as large as the data; here only a few rows of it exist at a time. The
+        product of a row depends on that row and the factor alone, bit for bit.
 
         Parameters
         ----------
@@ -59,11 +60,6 @@ class Table:
         work_a_row : int
             What `use` costs a row, in operations, so that all threads get the same work.
         """
-        if self.dense:
-            step = max(1, BLOCK_NUMBERS // factor.shape[1])
-            for first in range(0, self.shape[0], step):
-                _share(use, self.X[first : first + step] @ factor, first, work_a_row)
-            return
 
         def multiply_and_use(start: int, stop: int) -> None:
             product = np.empty((ROWS_AT_ONCE, factor.shape[1]), dtype=self.dtype)
@@ -72,10 +68,14 @@ class Table:
                 self._multiply(factor, product, first, last)
                 use(product[: last - first], first, last)
 
-        work = self.X.indptr.astype(np.int64) * factor.shape[1] + np.arange(self.shape[0] + 1) * work_a_row
-        share_out(multiply_and_use, work)
+        rows = np.arange(self.shape[0] + 1)
+        entries = rows * self.shape[1] if self.dense else self.X.indptr.astype(np.int64)
+        share_out(multiply_and_use, entries * factor.shape[1] + rows * work_a_row)
 
     def _multiply(self, factor: NDArray[Any], product: NDArray[Any], start: int, stop: int) -> None:
+        if self.dense:
+            multiply_dense(np.ascontiguousarray(self.X[start:stop]), factor, product, 0, stop - start)
+            return
         ends = self.X.indptr[start : stop + 1]
         multiply(self.X.data, self.X.indices, ends, factor, product, 0, stop - start)
 
@@ -128,26 +128,36 @@ class Table:
         size : float
             The sum of ``|R[rows]|``.
         """
+        T = np.ascontiguousarray(T, dtype=self.dtype)
+        for rows, block in self.dense_blocks():
+            cleaned, size = clean(block, W[rows], T, threshold, bound)
+            yield rows, cleaned, size
+
+    def dense_blocks(self) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """Yield ranges of rows that cover all of them, and these rows as a C-ordered array."""
         step = max(1, BLOCK_NUMBERS // self.shape[1])
-        T = np.asarray(T, dtype=self.dtype)
         for start in range(0, self.shape[0], step):
             rows = slice(start, min(start + step, self.shape[0]))
-            block = self.X[rows] if self.dense else self.X[rows].toarray()
-            cleaned = W[rows] @ T
-            sizes = np.empty(len(block))
-            _set_aside(block, cleaned, threshold, bound, sizes)
-            yield rows, cleaned, float(sizes.sum())
+            yield rows, np.ascontiguousarray(self.X[rows] if self.dense else self.X[rows].toarray())
 
 
-def _share(use: Callable[[NDArray[Any], int, int], object], product: NDArray[Any], first: int, work_a_row: int) -> None:
+def clean(
+    rows: NDArray[Any], W: NDArray[Any], T: NDArray[Any], threshold: float, bound: float
+) -> tuple[NDArray[Any], float]:
+    """Return ``rows - R`` for the outliers R that are best for these W and T, and the sum of ``|R|``."""
+    cleaned, sizes = product_of(W, T), np.empty(len(rows))
     share_out(
-        lambda start, stop: use(product[start:stop], first + start, first + stop),
-        np.arange(len(product) + 1) * work_a_row,
+        lambda start, stop: set_aside(rows, cleaned, threshold, bound, sizes, start, stop),
+        np.arange(len(rows) + 1) * rows.shape[1],
     )
+    return cleaned, float(sizes.sum())
 
 
-def _set_aside(
-    block: NDArray[Any], fitted: NDArray[Any], threshold: float, bound: float, sizes: NDArray[np.float64]
-) -> None:
-    work = np.arange(len(block) + 1) * block.shape[1]
-    share_out(lambda start, stop: set_aside(block, fitted, threshold, bound, sizes, start, stop), work)
+def product_of(rows: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:
+    """Return ``rows @ factor`` on all cores, each row by itself, bit for bit; both are C-ordered and of one precision."""
+    product = np.empty((len(rows), factor.shape[1]), dtype=rows.dtype)
+    share_out(
+        lambda start, stop: multiply_dense(rows, factor, product, start, stop),
+        np.arange(len(rows) + 1) * factor.size,
+    )
+    return product

@@ -11,14 +11,16 @@ factorization", Neural Computation 24(4), 2012.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.factor.kernels import descend, gram, share_out
-from tacit.factor.nmf.products import Table
+from tacit.factor.kernels import descend, gram, look_ahead, share_out
+from tacit.factor.nmf.products import Table, clean, product_of
 
 TO_CONVERGENCE = 1e-14
 MOST_SWEEPS = 2000
@@ -109,42 +111,47 @@ def solve_rows(
         lower, rows = _Descent.of(square, W.dtype, penalty, most_sweeps, shrink), W
         table.each_product(columns, lambda linear, start, stop: lower(linear, rows[start:stop]), square.size)
         return W
-    if most_sweeps < MOST_SWEEPS:
-        return _alternate(table, T, square, W, W, outliers, penalty, most_sweeps, shrink)
-    # Eliminating R leaves a convex cost of W that curves no more than the square's; a round is a proximal gradient step
-    # in that metric, and Nesterov's momentum, restarted row by row when it points uphill, makes the rounds few.
-    momentum = np.ones((len(W), 1), dtype=W.dtype)
-    ahead = W
-    for _ in range(ROUNDS_WITH_OUTLIERS):
-        moved = _alternate(table, T, square, W, ahead, outliers, penalty, most_sweeps, shrink)
-        step = moved - W
-        if np.abs(step).max(initial=0) <= np.finfo(W.dtype).eps ** 0.75 * moved.max(initial=0):
-            return moved
-        uphill = np.sum(((ahead - moved) @ square) * step, axis=1, keepdims=True) > 0
-        momentum[uphill] = 1
-        grown = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        ahead = moved + (momentum - 1) / grown * step
-        W, momentum = moved, grown
+    T = np.ascontiguousarray(T, dtype=table.dtype)
+    lower = _Descent.of(square, W.dtype, penalty, most_sweeps, shrink)
+
+    def alternate(block: NDArray[Any], ahead: NDArray[Any], W: NDArray[Any]) -> None:
+        """Lower W, in place, for the outliers R that are best at `ahead`."""
+        cleaned, _ = clean(block, ahead, T, outliers.threshold, outliers.bound)
+        lower.on_all_cores(product_of(cleaned, columns), W)
+
+    for place, block in table.dense_blocks():
+        if most_sweeps < MOST_SWEEPS:
+            alternate(block, W[place], W[place])
+        else:
+            _converge(alternate, block, square, W[place])
     return W
 
 
-def _alternate(
-    table: Table,
-    T: NDArray[Any],
+def _converge(
+    alternate: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], None],
+    block: NDArray[Any],
     square: NDArray[Any],
     W: NDArray[Any],
-    ahead: NDArray[Any],
-    outliers: Outliers,
-    penalty: Penalty,
-    most_sweeps: int,
-    shrink: float,
-) -> NDArray[Any]:
-    """Return W lowered, from `W`, for the outliers R that are best at `ahead`."""
-    moved = W.copy()
-    columns = np.ascontiguousarray(T.T, dtype=table.dtype)
-    for rows, cleaned, _ in table.clean_blocks(ahead, T, outliers.threshold, outliers.bound):
-        _descend(square, cleaned @ columns, moved[rows], penalty, most_sweeps, shrink)
-    return moved
+) -> None:
+    """Minimise R and W in turn, W in place, until each row by itself has converged.
+
+    Eliminating R leaves a convex cost of W that curves no more than the square's; a round is a proximal gradient step in
+    that metric, and Nesterov's momentum, restarted row by row when it points uphill, makes the rounds few.
+    """
+    tolerance = float(np.finfo(W.dtype).eps) ** 0.75
+    left, before, ahead, momentum = np.arange(len(W)), W.copy(), W.copy(), np.ones(len(W))
+    for _ in range(ROUNDS_WITH_OUTLIERS):
+        moved, done = before.copy(), np.zeros(len(left), dtype=bool)
+        alternate(block, ahead, moved)
+        share_out(
+            partial(look_ahead, square, before, moved, ahead, momentum, tolerance, done),
+            np.arange(len(left) + 1) * square.size,
+        )
+        W[left] = before = moved
+        if done.any():
+            left, block, before, ahead, momentum = (rows[~done] for rows in (left, block, before, ahead, momentum))
+        if not len(left):
+            return
 
 
 def total_rows(
@@ -212,21 +219,9 @@ def solve_dictionary(
         The minimum reached; the objective is this plus what T does not enter.
     """
     columns = np.array(T.T, dtype=np.float64, order="C", copy=None if in_place else True)
-    values = _descend(WW, np.ascontiguousarray(WX.T), columns, penalty, most_sweeps, shrink)
+    lower = _Descent.of(WW, columns.dtype, penalty, most_sweeps, shrink)
+    values = lower.on_all_cores(np.ascontiguousarray(WX.T), columns)
     return columns.T, float(np.cumsum(values)[-1])  # a running sum has one order, np.sum has the processor's
-
-
-def _descend(
-    square: NDArray[Any], linear: NDArray[Any], rows: NDArray[Any], penalty: Penalty, most_sweeps: int, shrink: float
-) -> NDArray[np.float64]:
-    """Lower the penalised quadratic of every row, in place, on all cores; return the minima."""
-    lower, values = _Descent.of(square, rows.dtype, penalty, most_sweeps, shrink), np.empty(len(rows))
-
-    def some(start: int, stop: int) -> None:
-        values[start:stop] = lower(linear[start:stop], rows[start:stop])
-
-    share_out(some, np.arange(len(rows) + 1) * square.size)
-    return values
 
 
 class _Descent(NamedTuple):
@@ -255,4 +250,13 @@ class _Descent(NamedTuple):
         values = np.empty(len(rows))
         ends = self.most_sweeps, self.shrink, self.rounding
         descend(self.square, self.inverse, linear, rows, values, *ends, 0, len(rows))
+        return values
+
+    def on_all_cores(self, linear: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float64]:
+        values = np.empty(len(rows))
+
+        def some(start: int, stop: int) -> None:
+            values[start:stop] = self(linear[start:stop], rows[start:stop])
+
+        share_out(some, np.arange(len(rows) + 1) * self.square.size)
         return values

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.factor.kernels import share_out
+from tacit.factor.kernels import multiply_dense, share_out
 from tacit.factor.ratings.small_solves import Floats, factorise, fused, invert, substitute
 
 LEAST_LEFT = 1e-9
@@ -41,6 +41,19 @@ def square(rows: Floats, gram: Floats) -> None:
 
 
 @fused
+def inverse_of(triangle: Floats, square: Floats) -> None:
+    """Set `square` to ``triangle' triangle`` for a lower triangle, such as `invert` returns."""
+    size = triangle.shape[0]
+    square[:] = 0
+    for p in range(size):
+        row = triangle[p]
+        for a in range(p + 1):
+            into, length = square[a], row[a]
+            for c in range(p + 1):
+                into[c] += length * row[c]
+
+
+@fused
 def leave_out(
     gathered: Floats,
     precision: Floats,
@@ -59,13 +72,18 @@ def leave_out(
     """
     size, count = gathered.shape
     square(gathered, gram)
-    linear = np.dot(gathered, residuals)
+    linear = np.empty(size)
     for a in range(size):
         gram[a, a] += noise * precision[a]
+        f, total = gathered[a], 0.0
+        for b in range(count):
+            total += f[b] * residuals[b]
+        linear[a] = total
     factorise(gram, upper)
     substitute(upper, linear, x)
     invert(upper, inverse)
-    np.dot(np.dot(inverse.T, inverse), gathered, reach)
+    inverse_of(inverse, gram)
+    multiply_dense(gram, gathered, reach, 0, size)
     leverages[:] = 0
     for a in range(size):
         f, far = gathered[a], reach[a]
