@@ -128,6 +128,9 @@ def test_what_the_others_are_told_survives_its_line_and_has_no_data():
         stand_in = told.stand_in()
         assert (stand_in.shape, stand_in.spec, stand_in.power) == (relation.shape, relation.spec, relation.power)
         assert Outline.of(stand_in, "north").gaps == told.gaps
+    private = Outline.of(ratings()[0][0], "north", private="user")
+    assert Outline.parse(private.text) == private
+    assert private.stand_in().shape == private.shape
     with pytest.raises(InvalidInputError, match="outline"):
         Outline.parse("site=north; name=visits")
 
@@ -174,8 +177,15 @@ def test_data_that_the_others_were_not_told_of_is_refused():
 def test_private_relations_and_public_data_must_be_the_same_kind_everywhere():
     parts = ratings()
     check_sites(lines(parts, private="user"), NAMES, "user")
-    with pytest.raises(InvalidInputError, match="not described as public"):
+    with pytest.raises(
+        InvalidInputError, match=r"'ratings' from north .* protects user.*tacit parties outline --private"
+    ):
         check_sites(lines(parts), NAMES, "user")
+    with pytest.raises(InvalidInputError, match=r"'ratings' from north .* protects nobody.* without --private"):
+        check_sites(lines(parts, private="user"), NAMES, None)
+    unsigned = [replace(Outline.parse(line), content="").text for line in lines(parts, private="user")]
+    with pytest.raises(InvalidInputError, match="not described as public"):
+        check_sites(unsigned, NAMES, "user")
     other = Relation(np.ones((30, 3)), "jr,fr->jf", ("film", "feature"), divergence="euclid", name="films")
     with pytest.raises(InvalidInputError, match=r"the same public relations .* from south as from north"):
         check_sites(lines([parts[0], [parts[1][0], other], parts[2]], private="user"), NAMES, "user")

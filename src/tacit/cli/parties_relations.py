@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, parameter, words
 
 if TYPE_CHECKING:
+    from tacit.cli.read_coupled import Description
     from tacit.parties.models import PartyData
 
 SPEC = typer.Argument(help="The TOML file that describes this organisation's relations, as for `tacit fit coupled`.")
@@ -26,11 +27,16 @@ def outline(
 
     Whoever writes the job puts the lines of all parties into one file, in the order of the parties, and gives it as --features.
     Of shared factors a digest of the entities' names goes along; with --private also one of the public relations' data.
+
+    With --private nothing in the outline is read off private data: the entities of all factors of the private relations must
+    be given, as lists in [names] or, for data listed by place, as numbers in [sizes].
     """
     from tacit.cli.read_coupled import read_description
     from tacit.parties.relations import outlines_of
 
     found = read_description(spec)
+    if private:
+        _check_given(found, private, spec)
     for factor in shared:
         if not any(factor in relation.factors for relation in found.relations):
             raise InvalidInputError(
@@ -47,6 +53,9 @@ def outlines_of_files(files: list[Path], parties: list[str], private: str | None
     from tacit.parties.relations import outlines_of
 
     found = [read_description(file) for file in files]
+    if private is not None:
+        for one, file in zip(found, files, strict=True):
+            _check_given(one, private, file)
     uses = [{name for relation in one.relations for name in relation.factors} for one in found]
     lines = []
     for one, party in zip(found, parties, strict=True):
@@ -63,9 +72,12 @@ def read_site(path: Path, job: Any, party: str) -> PartyData:
     """Read a party's relations as the data of a job; refuse what the job does not say of them."""
     from tacit.cli.read_coupled import read_description
     from tacit.parties.models import PartyData
-    from tacit.parties.relations import site_of
+    from tacit.parties.relations import protected_by, site_of
 
     found = read_description(path)
+    private = protected_by(job.features)
+    if private is not None:
+        _check_given(found, private, path)
     for name, value in {"ranks": found.ranks, **found.model}.items():
         if job.settings.get(name) != value:
             raise InvalidInputError(
@@ -74,3 +86,22 @@ def read_site(path: Path, job: Any, party: str) -> PartyData:
                 f"The job's settings count: change or drop {name} in {path.name}.",
             )
     return PartyData(site_of(job.features, party, found.relations, found.names))
+
+
+def _check_given(found: Description, private: str, path: Path) -> None:
+    """Refuse a description whose private relations have entities that only the data says."""
+    if not any(private in relation.factors for relation in found.relations):
+        raise InvalidInputError(
+            f"a relation with the protected entities in {path.name}",
+            words(f"none with {private!r}"),
+            "Name the factor of the protected entities with --private.",
+        )
+    for relation in found.relations:
+        for place, factor in enumerate(relation.factors):
+            if private in relation.factors and relation.spec.data_letters(place) and factor not in found.given:
+                raise InvalidInputError(
+                    f"the entities of {factor!r} in {path.name} as a public list",
+                    words("no list, so that they would be read off the private data"),
+                    f'Add [names] {factor} = "file.txt" with one entity per line or, for data listed by place, [sizes] '
+                    f"{factor} = n. Make the list without looking at the data: it must not depend on who is in it.",
+                )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tacit.factor import Relation
 
 RELATION_KEYS = {"name", "file", "columns", "einsum", "factors", "observed", "divergence", "dispersion"}
-TOP_KEYS = {"ranks", "relation", "names", "model", "held_out", "seed"}
+TOP_KEYS = {"ranks", "relation", "names", "sizes", "model", "held_out", "seed"}
 LISTS = {".csv", ".tsv", ".parquet"}
 
 
@@ -29,6 +29,8 @@ class Description:
     relations : list of Relation
     names : dict of factor to list of str
         Names of a factor's entities, where they are known.
+    given : frozenset of str
+        The factors whose entities the description itself gives: all others were read off the data.
     ranks : int or dict
     model : dict
         Other parameters of the model.
@@ -38,6 +40,7 @@ class Description:
 
     relations: list[Relation]
     names: dict[str, list[str]]
+    given: frozenset[str]
     ranks: Any
     model: dict[str, Any]
     held_out: float
@@ -61,10 +64,15 @@ def read_description(path: Path) -> Description:
         raise InvalidInputError(f"ranks in {found}", words("none"), "Give ranks = 5, or ranks = { r = 5 }.")
     names = {name: list(read_terms(found.parent / file)) for name, file in table.get("names", {}).items()}
     opened = [_opened(entry, found.parent, place) for place, entry in enumerate(entries)]
+    sizes = _sizes(table, opened, names)
     _collect_ids(opened, names)
+    relations = [_relation(one, names) for one in opened]
+    for one, relation in zip(opened, relations, strict=True):
+        _check_sizes(one, relation, sizes)
     return Description(
-        [_relation(one, names) for one in opened],
+        relations,
         names,
+        frozenset(sizes),
         table["ranks"],
         dict(table.get("model", {})),
         float(table.get("held_out", 0.1)),
@@ -194,6 +202,36 @@ def _relation(one: _Opened, names: dict[str, list[str]]) -> Relation:
             shape.append(len(place))
         data = (np.stack(columns, axis=1), data, tuple(shape))
     return Relation(data, one.entry["einsum"], one.entry["factors"], **options)
+
+
+def _sizes(table: dict[str, Any], opened: list[_Opened], names: dict[str, list[str]]) -> dict[str, int]:
+    """Return the number of entities of the factors for which [names] or [sizes] gives it."""
+    sizes = {factor: len(listed) for factor, listed in names.items()}
+    by_id = {one.owner(axis) for one in opened for axis in range(len(one.ids or []))}
+    for factor, size in table.get("sizes", {}).items():
+        if type(size) is not int or size < 1:
+            raise InvalidInputError(
+                f"[sizes] {factor} to be a whole number", parameter(size), "Give the number of entities."
+            )
+        if factor in names or factor in by_id:
+            raise InvalidInputError(
+                f"[sizes] for factors whose entities are listed by place, and [names] for {factor!r}",
+                words("[sizes]"),
+                f'Give [names] {factor} = "file.txt", with one entity per line, and no size.',
+            )
+        sizes[factor] = size
+    return sizes
+
+
+def _check_sizes(one: _Opened, relation: Relation, sizes: dict[str, int]) -> None:
+    for place, factor in enumerate(relation.factors):
+        axes = [relation.spec.output.index(letter) for letter in relation.spec.data_letters(place)]
+        if factor in sizes and len(axes) == 1 and relation.shape[axes[0]] != sizes[factor]:
+            raise InvalidInputError(
+                f"{sizes[factor]} entities of {factor!r} in {one.entry['file']}, as [names] or [sizes] says",
+                words("another number"),
+                "Correct the file, or the number of entities.",
+            )
 
 
 def _check_keys(table: dict[str, Any], allowed: set[str], where: str) -> None:

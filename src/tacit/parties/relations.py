@@ -1,4 +1,4 @@
-"""Coupled relations as the data of a job: its features are one line a relation of every party, and say what is public of it."""
+"""Coupled relations as the data of a job: its features are one line per relation of every party, with what is public about it."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ def outlines_of(
         The entities of the factors that parties share; a digest of them goes into the line.
     private : str, optional
         For a private model: the factor of the protected entities. The data of relations without it is public, and a digest
-        of it goes into the line.
+        of it goes into the line. Of relations with it the line has no more than einsum, factors, shape, divergence and the
+        digests of `names`: the shape and `names` must be public, and must not have been read off the data.
     """
     found = [relations] if isinstance(relations, Relation) else list(relations)
     entities = {factor: _digest(listed) for factor, listed in (names or {}).items()}
-    return [
-        Outline.of(
-            relation, party, entities=entities, is_public=private is not None and private not in relation.factors
-        ).text
-        for relation in found
-    ]
+    lines = []
+    for relation in found:
+        protected = private if private is not None and private in relation.factors else ""
+        is_public = private is not None and not protected
+        lines.append(Outline.of(relation, party, entities=entities, is_public=is_public, private=protected).text)
+    return lines
 
 
 def site_of(
@@ -58,6 +59,11 @@ def site_of(
                     f"Use the file of names of {factor!r} that the parties agreed on.",
                 )
     return site
+
+
+def protected_by(features: Sequence[str]) -> str | None:
+    """Return the factor of the protected entities of a job with these features; None if it is not private."""
+    return next((outline.private for line in features if (outline := Outline.parse(line)).private), None)
 
 
 def check_sites(features: Sequence[str], parties: Sequence[str], private: str | None) -> None:

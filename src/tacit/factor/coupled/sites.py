@@ -1,4 +1,4 @@
-"""One of several sites: its own relations, and of the others' what is public, their einsums, factors and sizes."""
+"""One of several sites: its own relations, and the public outlines of all sites' relations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESERVED = ";,=@"
 
 @dataclass(frozen=True)
 class Outline:
-    """What all sites know of a relation of one of them.
+    """What all sites know about a relation of one of them.
 
     Parameters
     ----------
@@ -31,11 +31,14 @@ class Outline:
     power : float
         Of the divergence.
     gaps : str
-        "*" if single cells are not known, else the letters of the axes of which some entities are not known at all.
+        "*" if single cells are not known, else the letters of the axes of which some entities are not known at all. Empty for a
+        relation with protected entities: which of its cells are known is private.
     entities : mapping of factor to str
         A digest of the list of entities, for factors that sites share: equal lists in equal order have equal digests.
     content : str
         A digest of the data, for relations that are public and held by every site.
+    private : str
+        The factor of the protected entities, for relations that have it in a private model.
     """
 
     site: str
@@ -47,17 +50,27 @@ class Outline:
     gaps: str = ""
     entities: Mapping[str, str] = field(default_factory=dict)
     content: str = ""
+    private: str = ""
 
     @classmethod
     def of(
-        cls, relation: Relation, site: str, *, entities: Mapping[str, str] | None = None, is_public: bool = False
+        cls,
+        relation: Relation,
+        site: str,
+        *,
+        entities: Mapping[str, str] | None = None,
+        is_public: bool = False,
+        private: str = "",
     ) -> Outline:
-        """Outline a relation; `entities` may have digests of more factors than the relation uses."""
+        """Outline a relation; `entities` may have digests of more factors than the relation uses.
+
+        With `private`, a factor of the relation, nothing in the outline depends on the relation's cells.
+        """
         kept = {name: digest for name, digest in (entities or {}).items() if name in relation.factors}
         content = fingerprint(tuple(arrays_of([relation]))) if is_public else ""
         outline = cls(
-            site, relation.name, relation.spec.text, relation.factors, relation.shape, relation.power, _gaps(relation),
-            kept, content,
+            site, relation.name, relation.spec.text, relation.factors, relation.shape, relation.power,
+            "" if private else _gaps(relation), kept, content, private,
         )  # fmt: skip
         for text in (site, relation.name, *relation.factors):
             if any(sign in text for sign in RESERVED):
@@ -80,6 +93,7 @@ class Outline:
             "gaps": self.gaps,
             "entities": ",".join(known),
             "content": self.content,
+            "private": self.private,
         }
         return "; ".join(f"{key}={value}" for key, value in parts.items() if value)
 
@@ -94,7 +108,7 @@ class Outline:
             pairs = [one.partition("@")[::2] for one in parts.get("entities", "").split(",") if one]
             return cls(
                 parts["site"], parts["name"], parts["einsum"], factors, shape, float(parts["power"]),
-                parts.get("gaps", ""), dict(pairs), parts.get("content", ""),
+                parts.get("gaps", ""), dict(pairs), parts.get("content", ""), parts.get("private", ""),
             )  # fmt: skip
         except (KeyError, ValueError):
             raise InvalidInputError(
@@ -107,7 +121,7 @@ class Outline:
         """Return a relation of this outline with one cell in it: for what depends on nothing else."""
         cell = (np.zeros((1, len(self.shape)), np.int64), np.ones(1), self.shape)
         # zeros that are not stored have a short form under Euclid and KL only
-        observed = "stored" if self.gaps == CELLS or self.power not in (0, 1) else "all"
+        observed = "stored" if self.private or self.gaps == CELLS or self.power not in (0, 1) else "all"
         found = Relation(
             cell,
             self.einsum,
@@ -180,7 +194,19 @@ class Site:
                 "Give the relations that were described to the other parties.",
             )
         for relation, outline in zip(self.relations, told, strict=True):
-            mine = Outline.of(relation, self.name, entities=outline.entities, is_public=bool(outline.content))
+            if outline.private and outline.private not in relation.factors:
+                raise InvalidInputError(
+                    f"a relation with {outline.private!r} from {self.name}, as the job says",
+                    words("one without"),
+                    "Give the relations in the order in which they were described to the other parties.",
+                )
+            mine = Outline.of(
+                relation,
+                self.name,
+                entities=outline.entities,
+                is_public=bool(outline.content),
+                private=outline.private,
+            )
             for what in ("name", "einsum", "factors", "shape", "power", "gaps", "content"):
                 if getattr(mine, what) != getattr(outline, what):
                     raise InvalidInputError(
@@ -204,6 +230,17 @@ def check_outlines(outlines: Sequence[Outline], parties: Sequence[str], private:
     lists: dict[str, tuple[str, str]] = {}
     public: dict[str, dict[str, str]] = {party: {} for party in parties}
     kinds: dict[str, list[tuple[Any, ...]]] = {party: [] for party in parties}
+    for outline in outlines:
+        protected = private if private is not None and private in outline.factors else ""
+        if outline.private != protected:
+            raise InvalidInputError(
+                f"an outline of {outline.name!r} from {outline.site} for a model that protects {private or 'nobody'}",
+                words(f"one for a model that protects {outline.private or 'nobody'}"),
+                f"Have it made again with `tacit parties outline --private {private}`: without it, an outline is read off the "
+                "private data."
+                if protected
+                else "Have it made again without --private.",
+            )
     if private is None:  # where some entities are protected, which factors are shared is a setting
         _check_sizes(outlines)
     for outline in outlines:

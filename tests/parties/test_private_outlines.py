@@ -1,0 +1,145 @@
+"""What a party tells the others about private relations does not depend on the data: byte for byte, or it is refused."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from typer.testing import CliRunner
+
+from tacit import Relation
+from tacit.cli.main import app
+from tacit.cli.parties_relations import outlines_of_files, read_site
+from tacit.errors import InvalidInputError
+from tacit.factor.coupled.observed import AllBut
+from tacit.parties import Identity
+from tacit.parties.local import local_job
+from tacit.parties.models import check_job
+from tacit.parties.relations import outlines_of, site_of
+
+CELLS = [("ann", "Alien", 4), ("ann", "Brazil", 2), ("bob", "Alien", 5), ("cleo", "Brazil", 1), ("cleo", "Clue", 3)]
+USERS, FILMS = ["ann", "bob", "cleo", "dan"], ["Alien", "Brazil", "Clue", "Dune"]
+
+
+def outline(path, *words):
+    """Run the command; return what it prints and the error that it ends with."""
+    command = ["parties", "outline", str(path), "--as", "north", "--shared", "film", *words]
+    result = CliRunner().invoke(app, command)
+    return result.output, result.exception
+
+
+def written(folder, cells, *, names=("user", "film")):
+    """Write a site: a list of its users' ratings, public genres, and the lists of names that are asked for."""
+    folder.mkdir(parents=True)
+    (folder / "ratings.csv").write_text("user,film,stars\n" + "".join(f"{u},{f},{s}\n" for u, f, s in cells))
+    (folder / "genres.csv").write_text("film,genre,value\n" + "".join(f"{film},odd,1\n" for film in FILMS))
+    for factor, listed in {"user": USERS, "film": FILMS}.items():
+        (folder / f"{factor}.txt").write_text("\n".join(listed))
+    described = "".join(f'{factor} = "{factor}.txt"\n' for factor in names)
+    (folder / "site.toml").write_text(
+        f"ranks = {{ r = 1 }}\n[names]\n{described}\n"
+        '[[relation]]\nname = "ratings"\nfile = "ratings.csv"\neinsum = "ir,jr->ij"\nfactors = ["user", "film"]\n'
+        'columns = ["user", "film", "stars"]\nobserved = "stored"\ndivergence = "euclid"\n'
+        '[[relation]]\nname = "genres"\nfile = "genres.csv"\neinsum = "jr,gr->jg"\nfactors = ["film", "genre"]\n'
+        'columns = ["film", "genre", "value"]\ndivergence = "euclid"\n'
+    )
+    return folder / "site.toml"
+
+
+def job_of(told, settings):
+    """Return a private job of two sites with the same outline."""
+    features = [*told.splitlines(), *told.replace("site=north", "site=south").splitlines()]
+    identities = [Identity.create(name) for name in ("north", "south")]
+    return local_job(identities, "study", settings, features, model="private-coupled")
+
+
+NEIGHBOURS = {
+    "first user gone": [cell for cell in CELLS if cell[0] != "ann"],
+    "only user of a film gone": [cell for cell in CELLS if cell[0] != "cleo"],
+    "user added": [*CELLS, ("dan", "Dune", 5)],
+    "first film gone": [cell for cell in CELLS if cell[1] != "Alien"],
+}
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_outlines_of_neighbouring_lists_are_the_same_bytes(tmp_path, name):
+    told, failed = outline(written(tmp_path / "one", CELLS), "--private", "user")
+    other, failed_too = outline(written(tmp_path / "two", NEIGHBOURS[name]), "--private", "user")
+    assert failed is failed_too is None
+    assert other.encode() == told.encode()
+    assert "shape=4,4" in told
+    # without --private the outline of a fit in the clear says more, and no private job takes it
+    exposed, _ = outline(tmp_path / "one" / "site.toml")
+    settings = {"ranks": {"r": 1}, "value_range": [1, 5], "private": "user"}
+    check_job(job_of(told, settings))
+    with pytest.raises(InvalidInputError, match="tacit parties outline --private user"):
+        check_job(job_of(exposed, settings))
+
+
+@pytest.mark.parametrize(("cell", "alone"), [(("ann", "Xanadu", 1), "Xanadu"), (("xena", "Dune", 1), "xena")])
+def test_an_entity_that_one_unit_has_alone_is_refused_without_being_named(tmp_path, cell, alone):
+    told, failed = outline(written(tmp_path / "site", [*CELLS, cell]), "--private", "user")
+    assert isinstance(failed, InvalidInputError)
+    assert "to be in its file of names" in str(failed)
+    assert alone not in told + str(failed) + repr(failed.__cause__) + repr(failed.__context__)
+
+
+@pytest.mark.parametrize(("names", "missing"), [(("user",), "film"), (("film",), "user")])
+def test_entities_that_only_the_data_says_are_refused(tmp_path, names, missing):
+    path = written(tmp_path / "site", CELLS, names=names)
+    told, failed = outline(path, "--private", "user")
+    assert not told
+    assert isinstance(failed, InvalidInputError)
+    assert f"the entities of '{missing}' in site.toml as a public list" in str(failed)
+    with pytest.raises(InvalidInputError, match=f"the entities of '{missing}'"):
+        outlines_of_files([path], ["north"], "user")
+    job = job_of(
+        "\n".join(outlines_of_files([written(tmp_path / "good", CELLS)], ["north"], "user")), {"ranks": {"r": 1}}
+    )
+    with pytest.raises(InvalidInputError, match=f"the entities of '{missing}'"):
+        read_site(path, job, "north")
+    read_site(tmp_path / "good" / "site.toml", job, "north")
+    path.write_text(path.read_text() + f"[sizes]\n{missing} = 4\n")  # which says nothing about the order of the ids
+    _, failed = outline(path, "--private", "user")
+    assert f"[names] for '{missing}'" in str(failed)
+
+
+def test_arrays_need_the_numbers_of_entities_that_they_have(tmp_path):
+    table = np.random.default_rng(0).random((5, 3))
+    np.save(tmp_path / "table.npy", table)
+    (tmp_path / "user.txt").write_text("\n".join("abcde"))
+    described = (
+        "ranks = 1\n{sizes}[[relation]]\nfile = 'table.npy'\neinsum = 'ir,jr->ij'\nfactors = ['user', 'film']\n"
+        "divergence = 'euclid'\n"
+    )
+    site = tmp_path / "site.toml"
+    for sizes, reason in {
+        "": "the entities of 'user' in site.toml as a public list",
+        "[sizes]\nuser = 5\n": "the entities of 'film' in site.toml as a public list",
+        "[sizes]\nuser = 6\nfilm = 3\n": "6 entities of 'user' in table.npy",
+        "[names]\nuser = 'user.txt'\n[sizes]\nuser = 5\n": "[names] for 'user'",
+        "[sizes]\nuser = 'many'\n": "[sizes] user to be a whole number",
+    }.items():
+        site.write_text(described.format(sizes=sizes))
+        _, failed = outline(site, "--private", "user")
+        assert isinstance(failed, InvalidInputError)
+        assert reason in str(failed)
+    site.write_text(described.format(sizes="[sizes]\nuser = 5\nfilm = 3\n"))
+    told, failed = outline(site, "--private", "user")
+    assert failed is None
+    table[2] = 0
+    np.save(tmp_path / "table.npy", table)
+    assert outline(site, "--private", "user") == (told, None)
+    _, failed = outline(site, "--private", "place")
+    assert "none with 'place'" in str(failed)
+
+
+def test_which_cells_are_known_is_not_told():
+    table, stored = np.random.default_rng(0).random((5, 3)), csr_array(np.eye(5, 3))
+    forms = [
+        Relation(data, "ir,jr->ij", ("user", "film"), divergence="euclid", observed=observed)
+        for data in (table, stored)
+        for observed in ("all", table > 0.5, AllBut(slices={0: [1]}))
+    ]
+    assert len({tuple(outlines_of(one, "north", private="user")) for one in forms}) == 1
+    assert len({tuple(outlines_of(one, "north")) for one in forms}) > 1, "a fit in the clear needs to know the gaps"
+    models = [site_of(outlines_of(one, "north", private="user"), "north", one) for one in forms]
+    assert [model.place for model in models] == [0] * len(forms)
