@@ -10,8 +10,17 @@ import numpy as np
 import pytest
 
 from tacit.errors import BudgetError, InvalidInputError, LedgerError, UnaccountableError
-from tacit.privacy import Accountant, GaussianRelease, Guarantee, LaplaceRelease, Release
+from tacit.privacy import (
+    Accountant,
+    ApproximateRelease,
+    GaussianRelease,
+    Guarantee,
+    LaplaceRelease,
+    Release,
+    gaussian_noise_multiplier,
+)
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.rounding import rounded_down
 
 DELTA = 1e-6
 
@@ -95,7 +104,9 @@ def test_a_budget_can_be_spent_in_full_and_no_further(tmp_path: Path) -> None:
         ledger.charge("films", gaussian(), f"run {turn}")
     before = rows(ledger)
     assert not ledger.can_afford("films", gaussian(1e4))
-    with pytest.raises(BudgetError, match=r"of which 0 is left; got one of epsilon 0\.\d+, which makes 0\.\d+ in all"):
+    with pytest.raises(
+        BudgetError, match=r"epsilon 0 still fits; got one of epsilon 0\.\d+ at that delta, 0\.\d+ with the earlier"
+    ):
         ledger.charge("films", gaussian(), "one too many")
     assert rows(ledger) == before
     assert ledger.remaining("films").epsilon == pytest.approx(0.0, abs=1e-12)
@@ -104,8 +115,8 @@ def test_a_budget_can_be_spent_in_full_and_no_further(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("guarantee", "message"),
     [
-        (gaussian(unit="user"), "for the row under add-remove"),
-        (gaussian(adjacency="replace-one"), "for the row under add-remove"),
+        (gaussian(unit="user"), "per row under add-remove"),
+        (gaussian(adjacency="replace-one"), "per row under add-remove"),
         (Guarantee.none("it was not private"), "no privacy guarantee: it was not private"),
         (Guarantee.measured("an attack found nothing"), "This is a measurement"),
         (gaussian().voided("it printed the data"), "it printed the data"),
@@ -177,10 +188,10 @@ def test_an_unknown_data_set_is_an_error_that_lists_the_known(ledger: Ledger) ->
 
 def test_an_account_is_opened_once(ledger: Ledger) -> None:
     before = rows(ledger)
-    with pytest.raises(LedgerError, match=r"the same terms again.*It is open"):
+    with pytest.raises(LedgerError, match=r"the same terms again.*account is open"):
         ledger.open_account("films", 2.0, DELTA)
     for terms in ({"epsilon": 3.0}, {"delta": 1e-5}, {"unit": "user"}, {"adjacency": "replace-one"}):
-        with pytest.raises(LedgerError, match="never changed"):
+        with pytest.raises(LedgerError, match="never change"):
             ledger.open_account("films", **{"epsilon": 2.0, "delta": DELTA, **terms})
     assert rows(ledger) == before
 
@@ -235,7 +246,7 @@ def test_settling_never_goes_upwards_nor_twice(ledger: Ledger, tmp_path: Path) -
     for settled in (gaussian(20.0, unit="user"), Guarantee.none("lost"), dataclasses.replace(gaussian(), releases=())):
         with pytest.raises(InvalidInputError):
             ledger.settle(charge, settled)
-    with pytest.raises(InvalidInputError, match="a Charge"):
+    with pytest.raises(InvalidInputError, match="the Charge that"):
         ledger.settle(charge.id, gaussian(20.0))  # type: ignore[arg-type]
     assert len(rows(ledger)) == 3
     ledger.settle(charge, gaussian(20.0, 4))
@@ -248,6 +259,85 @@ def test_settling_never_goes_upwards_nor_twice(ledger: Ledger, tmp_path: Path) -
     with pytest.raises(LedgerError, match="not in it"):
         ledger.settle(elsewhere, gaussian(20.0))
     assert rows(ledger) == before
+
+
+def test_a_charge_from_the_history_cannot_be_settled(ledger: Ledger) -> None:
+    # else anyone who lists the history could take back the charge of a run that released everything
+    ledger.charge("films", gaussian(20.0, 4), "a run that ended")
+    before = rows(ledger)
+    for book in (ledger, Ledger(ledger.path)):
+        (found,) = book.history("films")
+        with pytest.raises(InvalidInputError, match="one from the history"):
+            book.settle(found, Guarantee.from_releases([], delta=DELTA))
+    assert rows(ledger) == before
+
+
+@pytest.mark.parametrize("name", ["sha256:", "sha256:" + 63 * "a", "sha256:" + 65 * "a", "sha256:" + 64 * "G"])
+def test_a_truncated_fingerprint_is_no_name(ledger: Ledger, name: str) -> None:
+    with pytest.raises(InvalidInputError, match="a whole fingerprint"):
+        ledger.open_account(name, 1.0, DELTA)
+    ledger.open_account("sha256:" + 64 * "a", 1.0, DELTA)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("spent", [0, 1, 5])
+@pytest.mark.parametrize("delta", [None, 1e-9, 1e-4])
+def test_the_largest_affordable_epsilon_fits_and_no_larger_one(
+    tmp_path: Path, adjacency: str, spent: int, delta: float | None
+) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("films", 2.0, DELTA, adjacency=adjacency)
+    if spent:
+        ledger.charge("films", gaussian(20.0, spent, adjacency=adjacency), "earlier")
+    largest = ledger.affordable("films", delta)
+
+    def one_release(epsilon: float) -> Guarantee:
+        planned = DELTA if delta is None else delta
+        noise = gaussian_noise_multiplier(epsilon, planned, adjacency=adjacency)
+        return Guarantee.from_releases([GaussianRelease(noise_multiplier=noise)], delta=planned, adjacency=adjacency)
+
+    assert not ledger.can_afford("films", one_release(largest * 1.001))
+    assert ledger.can_afford("films", one_release(largest * 0.9999))
+    ledger.charge("films", one_release(float(rounded_down(largest))), "as much as fits")
+    assert ledger.affordable("films") < 0.05
+
+
+def test_the_affordable_epsilon_beside_other_kinds_of_releases(ledger: Ledger) -> None:
+    other = Guarantee.from_releases([LaplaceRelease(noise_multiplier=2.0)], delta=DELTA)
+    ledger.charge("films", other, "a count")
+    largest = ledger.affordable("films")
+    fits, too_much = (
+        gaussian(gaussian_noise_multiplier(epsilon, DELTA)) for epsilon in (largest * 0.999, largest * 1.01)
+    )
+    assert ledger.can_afford("films", fits)
+    assert not ledger.can_afford("films", too_much)
+
+
+def test_nothing_is_affordable_when_everything_is_spent(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("films", gaussian(20.0, 3).epsilon, DELTA)
+    assert ledger.affordable("films") == pytest.approx(gaussian(20.0, 3).epsilon, rel=1e-4)
+    ledger.charge("films", gaussian(20.0, 3), "all of it")
+    assert ledger.affordable("films") < 1e-3
+    with pytest.raises(InvalidInputError, match="delta"):
+        ledger.affordable("films", 2.0)
+
+
+def test_a_refusal_names_delta_where_delta_is_the_reason(ledger: Ledger) -> None:
+    lenient = Guarantee.from_releases([GaussianRelease(noise_multiplier=2.0)], delta=1e-3)
+    assert lenient.epsilon < 2.0
+    with pytest.raises(
+        BudgetError, match=r"its guarantee is epsilon \S+ at delta 0\.001.*The account counts at delta 0\.000001"
+    ):
+        ledger.charge("films", lenient, "a larger delta")
+    sloppy = Guarantee.from_releases([ApproximateRelease(epsilon=0.1, delta=1e-4)], delta=1e-3)
+    assert sloppy.epsilon < 2.0
+    with pytest.raises(BudgetError, match=r"no finite epsilon at that delta, 0\.000001.*smaller delta"):
+        ledger.charge("films", sloppy, "a failure probability of its own")
+    with pytest.raises(BudgetError) as refused:
+        ledger.charge("films", gaussian(1.0), "too little noise")
+    assert "its guarantee is" not in str(refused.value)
+    assert "epsilon 2 still fits" in str(refused.value) or "epsilon 1.999 still fits" in str(refused.value)
 
 
 def test_numbers_of_numpy_are_stored_as_numbers(ledger: Ledger) -> None:

@@ -213,14 +213,14 @@ def interfere(monkeypatch: pytest.MonkeyPatch, ledger: Ledger, dataset: str, tim
     return locked
 
 
-@pytest.mark.parametrize("times", [1, 3, ledger_module._PATIENCE])
+@pytest.mark.parametrize("times", [1, 3, ledger_module._ATTEMPTS])
 def test_a_charge_that_others_overtake_is_composed_anew(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     locked = interfere(monkeypatch, ledger, "films", times, noise=30.0)
     charge = ledger.charge("films", gaussian(20.0), "overtaken")
     # nobody waits for a composition, until one was overtaken too often
-    assert locked == [False] * times + [times == ledger_module._PATIENCE]
+    assert locked == [False] * times + [times == ledger_module._ATTEMPTS]
     others = GaussianRelease(noise_multiplier=30.0, count=times)
     expected = Accountant("add-remove", (others, GaussianRelease(noise_multiplier=20.0)))
     assert charge.epsilon_after == expected.epsilon(DELTA)

@@ -1,4 +1,4 @@
-"""`tacit budget`: open a data set's account, see what is left, who spent it, and whether the record is whole."""
+"""`tacit budget`: open a data set's account, see what is left and what was charged, check the record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
 
 app = typer.Typer(
-    help="Budgets belong to data sets: open an account, see what is left, check the record.", no_args_is_help=True
+    help="The privacy budgets of data sets: open an account, see what is left, check the record.", no_args_is_help=True
 )
 
 LEDGER = typer.Option(Path("tacit-ledger.db"), "--ledger", envvar="TACIT_LEDGER", help="The ledger's file.")
@@ -50,17 +50,29 @@ def open_account(
 
 @app.command("show")
 def show(ledger: Path = LEDGER, as_json: bool = JSON) -> None:
-    """Show every data set's budget, what is spent and what is left."""
+    """Show every data set's budget, what is spent, and the largest epsilon that still fits.
+
+    What still fits is the epsilon of one more full-batch Gaussian release at the account's delta. It is more than the
+    budget less what is spent, because charges compose to less than their sum.
+    """
     from tacit.privacy.rounding import exact, rounded_down, rounded_up
 
     book = _ledger(ledger)
-    rows = [(book.account(name), book.remaining(name), len(book.history(name))) for name in book.datasets()]
+    rows = [
+        (book.account(name), book.remaining(name).spent, book.affordable(name), len(book.history(name)))
+        for name in book.datasets()
+    ]
     if as_json:
-        print_json([{**vars(account), **vars(left), "charges": charges} for account, left, charges in rows])
+        print_json(
+            [
+                {**vars(account), "spent": spent, "affordable": fits, "charges": charges}
+                for account, spent, fits, charges in rows
+            ]
+        )
         return
     print_table(
         f"Budgets in {ledger}",
-        ["data set", "unit", "adjacency", "epsilon", "delta", "spent", "left", "charges"],
+        ["data set", "unit", "adjacency", "epsilon", "delta", "spent", "still fits", "charges"],
         [
             [
                 account.dataset,
@@ -68,11 +80,11 @@ def show(ledger: Path = LEDGER, as_json: bool = JSON) -> None:
                 account.adjacency,
                 exact(account.epsilon),
                 exact(account.delta),
-                rounded_up(left.spent),
-                rounded_down(left.epsilon),
+                rounded_up(spent),
+                rounded_down(fits),
                 str(charges),
             ]
-            for account, left, charges in rows
+            for account, spent, fits, charges in rows
         ],
     )
 

@@ -1,7 +1,7 @@
-"""The ledger: budgets belong to data sets, not to models.
+"""The ledger: the privacy budgets of data sets.
 
-Whoever fits a second model to the same data spends from the same budget. A ledger keeps that account in one file that
-several processes may use at once, and refuses what would overspend it before the data is touched.
+A second model that is fitted to the same data spends from the same budget. A ledger keeps the accounts in one file that
+several processes may use at once. It refuses a charge that exceeds a budget, before the data are used.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError, LedgerError, TamperedLedgerError, parameter, words
+from tacit.errors import InvalidInputError, LedgerError, TamperedLedgerError, kind_of, parameter, words
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger_book import (
     ACCOUNT,
@@ -41,34 +42,36 @@ from tacit.validation import check_choice, check_delta, check_epsilon, check_pos
 
 __all__ = ["Account", "Charge", "Ledger", "Remaining"]
 
-_PATIENCE = 8  # times that others may come first, before a charge is composed with the file locked
+_ATTEMPTS = 8
+"""How often a charge is composed without locking the file. After that many charges by others came in between, the file is
+locked while it is composed: slow for the others, but this charge does get its turn."""
 
 
 class Ledger:
-    """Accounts of data sets, in one file.
+    """The accounts of data sets, in one file.
 
     Parameters
     ----------
     path : str or path
-        The file, on a local disk. A new one can be read and written by its owner only: its purposes and fingerprints
-        say something about the data.
+        The file, on a local disk. A new file can be read and written by its owner only, because purposes and
+        fingerprints say something about the data.
     create : bool
-        Whether a file that does not exist is made; if not, it is an error.
+        Whether to create a file that does not exist; otherwise that is an error.
     timeout : float
-        Seconds to wait for another process that holds the file before giving up.
+        Seconds to wait for another process that has locked the file.
 
     Notes
     -----
     Charges compose by their *releases*: what a data set has spent is ``Accountant(adjacency, releases of all effective
     charges).epsilon(delta)``, which is less than the sum of the epsilons. For full-batch Gaussian releases this holds
-    even where later charges are chosen after seeing earlier results [1]_. Where other kinds take part, the composition
-    is that of releases whose parameters do not depend on earlier results: decide on them beforehand.
+    even if later charges are chosen after seeing earlier results [1]_. With other kinds of releases it holds if their
+    parameters do not depend on earlier results: decide on them beforehand.
 
-    The usual order is: charge the whole plan, then touch the data, then `settle` if less was released. After a crash
-    the charge counts in full.
+    Charge the whole plan, then use the data, then `settle` if less was released. After a crash, or if the run is
+    interrupted at any line of `charge` or `settle`, the ledger holds at least what the caller was allowed to release.
 
-    Every operation checks the hash chain of the entries before it believes them; see `verify` for what that finds.
-    Instances may be shared by threads and used after a fork.
+    Every operation first checks the hash chain of the entries; see `verify` for what that finds. Instances may be
+    shared by threads and used after a fork.
 
     References
     ----------
@@ -87,6 +90,8 @@ class Ledger:
     1.99
     >>> ledger.can_afford("ratings 2024", plan)
     True
+    >>> round(ledger.affordable("ratings 2024"), 2)
+    2.1
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, timeout: float = 30.0) -> None:
@@ -99,21 +104,21 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """Hash of the last entry; noted outside the file, it lets `verify` find a file that was replaced."""
+        """Hash of the last entry. If you note it outside the file, `verify` can find that the file was replaced."""
         entries = self._entries()
         return entries[-1].hash if entries else GENESIS
 
     def open_account(
         self, dataset: str, epsilon: float, delta: float, *, unit: str = "row", adjacency: str = "add-remove"
     ) -> Account:
-        """Set the total budget of a data set, once and for all.
+        """Set the total budget of a data set. It cannot be changed later.
 
         Parameters
         ----------
         dataset : str
             A name, or what `fingerprint` returns.
         epsilon, delta : float
-            The budget of everything that will ever be released from this data set.
+            The budget for everything that will ever be released from this data set.
         unit : {"cell", "row", "user", "site"}
         adjacency : {"add-remove", "replace-one"}
 
@@ -134,35 +139,41 @@ class Ledger:
             if book is not None:
                 same = all(getattr(book.account, name) == value for name, value in terms.items())
                 raise LedgerError(
-                    f"a data set without an account; {dataset!r} has had one since {book.account.time}",
+                    f"a data set without an account; {dataset!r} has one since {book.account.time}",
                     words("the same terms again" if same else f"other terms than its {book.account.terms()}"),
-                    "It is open: charge it as it is."
+                    "The account is open: charge it as it is."
                     if same
-                    else "The terms of an account are never changed: what was released cannot be taken back.",
+                    else "The terms of an account never change, because what was released cannot be taken back.",
                 )
             return read_account(transaction.append(_now(), dataset, ACCOUNT, terms))
 
     def charge(self, dataset: str, guarantee: Guarantee, purpose: str) -> Charge:
-        """Charge all the releases of a guarantee to a data set, or refuse; call it before touching the data.
+        """Charge all releases of a guarantee to a data set, or refuse. Call it before you use the data.
 
         Parameters
         ----------
         dataset : str
         guarantee : Guarantee
-            Of the kind "differential privacy", for the unit and adjacency of the account.
+            Of the kind "differential privacy", with the unit and adjacency of the account. Its releases are counted at
+            the delta of the account, not at its own.
         purpose : str
             What the releases are for, in words.
+
+        Returns
+        -------
+        Charge
+            The only object with which the charge can be settled.
 
         Raises
         ------
         BudgetError
-            If the data set would be overspent. Nothing was written.
+            If the budget would be exceeded. Nothing was written.
         """
         dataset = checked_name(dataset)
         if not isinstance(purpose, str) or not purpose.strip():
-            raise InvalidInputError("a purpose in words", parameter(purpose), "Say what the releases are for.")
+            raise InvalidInputError("a purpose in words", parameter(purpose), "State what the releases are for.")
         for attempt in itertools.count():
-            if attempt == _PATIENCE:  # others keep coming first: lock them out for as long as the composition takes
+            if attempt == _ATTEMPTS:
                 with self._store.transaction(write=True) as transaction:
                     body = planned_charge(book_of(dataset, transaction.entries()), guarantee, purpose)
                     return _write_charge(transaction, dataset, body)
@@ -175,23 +186,26 @@ class Ledger:
         raise AssertionError("unreachable")
 
     def settle(self, charge: Charge, guarantee: Guarantee) -> None:
-        """Replace a charge by what was really released, for a run that stopped half-way.
+        """Replace a charge by what was really released, for a run that stopped early.
 
         Parameters
         ----------
         charge : Charge
-            As `charge` returned it, or from `history`. It can be settled once.
+            The object that `charge` returned. It can be settled once. A charge from `history` cannot be settled: nobody
+            but the run that was charged knows what it released.
         guarantee : Guarantee
             Of what was released: releases that were charged, none of them more often. It may be of none at all.
 
         Notes
         -----
-        What was not released must have had no say in the matter: a run may stop because of what it released so far, or
-        because the machine failed, but one that stops because of the data themselves tells that much about them.
+        The decision to stop must not depend on data that were not released. A run may stop because of what it has
+        released, or because the machine failed. A run that stops because of the data themselves reveals that about them.
         """
-        if not isinstance(charge, Charge):
+        if not isinstance(charge, Charge) or not charge.owned:
             raise InvalidInputError(
-                "a Charge", parameter(charge), "Give what `charge` returned, or one from `history`."
+                "the Charge that `charge` returned",
+                words("one from the history") if isinstance(charge, Charge) else kind_of(charge),
+                "Only the run that was charged can settle; after a crash the charge counts in full.",
             )
         with self._store.transaction(write=True) as transaction:
             book = book_of(charge.dataset, transaction.entries())
@@ -206,48 +220,68 @@ class Ledger:
                 raise LedgerError(
                     "a charge that was not settled yet",
                     words(f"charge {charge.id}, which was"),
-                    "A charge is settled once; charge anew what is released from now on.",
+                    "A charge is settled once. Make a new charge for further releases.",
                 )
             settled = checked_releases(guarantee, book.account)
             if not covered(settled, known.releases):
                 raise InvalidInputError(
                     "a settlement within the charge: the same releases, none of them more often",
                     words("; ".join(f"{release.count} x {release.describe()}" for release in settled)),
-                    "Charge what goes beyond it on its own.",
+                    "Make a new charge for what exceeds it.",
                 )
             body = {"charge": known.id, "releases": write_releases(settled)}
             transaction.append(_now(), charge.dataset, SETTLEMENT, body)
 
     def can_afford(self, dataset: str, guarantee: Guarantee) -> bool:
-        """Whether `charge` would accept this guarantee now; what it refuses for other reasons is an error here too."""
+        """Return whether the budget allows this guarantee now. What `charge` refuses for other reasons raises here too."""
         book = self._read(dataset)
         return book.account.allows(book.spent(releases_to_charge(guarantee, book.account)))
 
+    def affordable(self, dataset: str, delta: float | None = None) -> float:
+        """Return the largest epsilon that still fits the budget, for one full-batch Gaussian release.
+
+        Parameters
+        ----------
+        dataset : str
+        delta : float, optional
+            The delta at which that epsilon is stated, for a fit that runs with another delta than the account's. The
+            charge itself is always counted at the account's delta. By default they are the same.
+
+        Returns
+        -------
+        float
+            0 if nothing fits. Several full-batch Gaussian sums with this total epsilon fit as well, because they cost
+            the same as one. Poisson-sampled sums, choices and other kinds compose differently: test those with
+            `can_afford`.
+        """
+        book = self._read(dataset)
+        return book.affordable(book.account.delta if delta is None else check_delta(delta))
+
     def remaining(self, dataset: str) -> Remaining:
-        """Return what is spent and what is left of the budget of a data set."""
+        """Return what is spent and what is left of the budget of a data set; see `affordable` for what still fits."""
         book = self._read(dataset)
         account, spent = book.account, book.spent()
         return Remaining(account.dataset, account.epsilon, account.delta, spent, max(account.epsilon - spent, 0.0))
 
     def history(self, dataset: str) -> list[Charge]:
-        """Return all charges of a data set, the oldest first."""
+        """Return all charges of a data set, oldest first."""
         return list(self._read(dataset).charges)
 
     def account(self, dataset: str) -> Account:
-        """Return the terms of a data set."""
+        """Return the account of a data set: its budget and terms."""
         return self._read(dataset).account
 
     def datasets(self) -> list[str]:
-        """Return the data sets that have an account, in the order in which they were opened."""
+        """Return the data sets that have an account, in the order in which the accounts were opened."""
         return account_names(self._entries())
 
     def verify(self, expected_head: str | None = None) -> int:
-        """Check the whole file: hash chain, sequence, meaning of every entry, and that no account is overspent.
+        """Check the whole file: hash chain, order, every entry's fields and total, and that no budget is exceeded.
 
         Parameters
         ----------
         expected_head : str, optional
-            A `head` noted earlier, outside the file; it must be in the chain.
+            A `head` that you noted earlier, outside the file. It must be in the chain.
 
         Returns
         -------
@@ -257,32 +291,31 @@ class Ledger:
         Raises
         ------
         TamperedLedgerError
-            Naming the first bad entry.
+            Names the first bad entry.
 
         Notes
         -----
-        A row that was changed, removed, moved or put in is found. What no chain can find on its own is a file written
-        anew from the beginning by someone who computes all hashes, or one set back to an earlier state, such as an old
-        copy. Both are found with `expected_head`, if it was noted where they cannot reach it.
+        A row that was changed, removed, moved or inserted is found. A hash chain alone cannot find a file that was
+        written again from the beginning by someone who computes all hashes, or a file that was replaced by an older copy.
+        Both are found with `expected_head`, if it was noted where the attacker cannot change it.
         """
         if expected_head is not None and not re.fullmatch("[0-9a-f]{64}", str(expected_head)):
             raise InvalidInputError(
-                "a head of 64 hexadecimal digits", parameter(expected_head), "Give a noted `head` of a ledger."
+                "a head of 64 hexadecimal digits", parameter(expected_head), "Give the `head` of a ledger."
             )
         entries = self._entries()
         entries_of: dict[str, list[Entry]] = {}
         for entry in entries:
             entries_of.setdefault(entry.dataset, []).append(entry)
         for dataset, own in entries_of.items():
-            book = replay(dataset, own)
+            book = replay(dataset, own, recompute=True)
             if book is not None and book.overspent():
-                last = book.charges[-1].id
-                raise tampered(last, f"by which {dataset!r} is overspent")
+                raise tampered(book.charges[-1].id, f"with which {dataset!r} exceeds its budget")
         if expected_head is not None and expected_head not in {GENESIS, *(entry.hash for entry in entries)}:
             raise TamperedLedgerError(
                 f"a ledger with the entry {expected_head}",
                 words(f"one of {len(entries)} entries without it"),
-                "The file was replaced or set back: go back to the one whose head you noted.",
+                "The file was replaced, perhaps by an older copy: restore the one whose head you noted.",
             )
         return len(entries)
 
@@ -295,7 +328,7 @@ class Ledger:
 
 
 def _write_charge(transaction: Transaction, dataset: str, body: dict[str, Any]) -> Charge:
-    return read_charge(transaction.append(_now(), dataset, CHARGE, body))
+    return replace(read_charge(transaction.append(_now(), dataset, CHARGE, body)), owned=True)
 
 
 def _now() -> str:

@@ -1,7 +1,7 @@
 """The file under a ledger: one SQLite database of entries that form a hash chain.
 
-Every transaction opens its own connection. So an instance may cross a fork and be shared by threads, and a process that
-is killed leaves nothing behind but SQLite's own log, which the next one to open the file recovers.
+Every transaction opens its own connection. So an instance can be used after a fork and shared by threads, and a process
+that is killed leaves nothing but SQLite's own log, which the next process that opens the file recovers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError, LedgerError, TamperedLedgerError, parameter, words
+from tacit.errors import InvalidInputError, LedgerError, TamperedLedgerError, kind_of, words
 
-APPLICATION_ID = 0x74616369  # "taci" in ASCII; how a ledger is told from any other SQLite file
+APPLICATION_ID = 0x74616369  # "taci" in ASCII: distinguishes a ledger from any other SQLite file
 VERSION = 1
+"""Of the file format; a file with another version is refused."""
 GENESIS = "0" * 64
 """The head of a ledger without entries."""
 
-# The triggers only guard against accidents: who can edit the file can drop them. The chain is what finds edits.
+# The triggers only prevent accidents: whoever can edit the file can drop them. The hash chain finds edits.
 _SCHEMA = f"""
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
@@ -44,8 +45,8 @@ CREATE TRIGGER entries_are_not_removed BEFORE DELETE ON entries
     BEGIN SELECT RAISE(ABORT, 'the entries of a ledger are not removed'); END;
 COMMIT;
 """
-_LOWEST_SEQ = -(2**63)
-_FAILURES = (sqlite3.Error, UnicodeDecodeError)  # damaged text may even be quoted in the message of an error
+_LOWEST_SEQ = -(2**63)  # SQLite's smallest integer, so that inserted rows with negative numbers are found too
+_FAILURES = (sqlite3.Error, UnicodeDecodeError)  # the second where the file holds damaged text
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 _UNUSABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH)
@@ -53,7 +54,7 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR,
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the chain; `body` is canonical JSON, `hash` covers the other fields and the hash before it."""
+    """One row of the chain. `body` is canonical JSON; `hash` covers the other fields and the hash of the row before."""
 
     seq: int
     time: str
@@ -69,15 +70,15 @@ class Entry:
 
 
 def canonical_json(value: object) -> str:
-    """Return the one JSON text of `value`: sorted keys, no spaces, ASCII, numbers of numpy as plain ones."""
+    """Return the only JSON text of `value`: sorted keys, no spaces, ASCII, numbers of NumPy as plain numbers."""
     try:
         return json.dumps(
             value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain_number
         )
     except (TypeError, ValueError):
         raise InvalidInputError(
-            "releases made of finite numbers and texts",
-            parameter(value),
+            "releases of finite numbers and strings",
+            kind_of(value),
             "Give plain numbers; a name must be a string.",
         ) from None
 
@@ -87,7 +88,7 @@ def _plain_number(value: object) -> int | float:
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
-    raise TypeError(f"{type(value).__name__} has no place in a ledger")
+    raise TypeError(f"{type(value).__name__} cannot be stored in a ledger")
 
 
 def tampered(entry: int, what: str) -> TamperedLedgerError:
@@ -95,18 +96,18 @@ def tampered(entry: int, what: str) -> TamperedLedgerError:
     return TamperedLedgerError(
         "a ledger whose entries are as they were written",
         words(f"entry {entry}, {what}"),
-        "Do not rely on this file: go back to a copy whose head you noted, and find out who could write to it.",
+        "Do not rely on this file: restore a copy whose head you noted, and find out who could write to it.",
     )
 
 
 class Transaction:
-    """What can be done with the file while one transaction is open on it."""
+    """Reads and appends entries while one transaction is open on the file."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def entries(self, after: Entry | None = None) -> list[Entry]:
-        """Return all entries, or those that follow `after`, once the chain and the head record agree with them."""
+        """Return all entries, or those after `after`, if they agree with the hash chain and the recorded head."""
         first = _LOWEST_SEQ if after is None else after.seq + 1
         rows = self._connection.execute(
             "SELECT seq, time, dataset, kind, body, hash FROM entries WHERE seq >= ? ORDER BY seq", (first,)
@@ -119,9 +120,9 @@ class Transaction:
             if type(entry.seq) is not int or entry.seq > position:
                 raise tampered(position, "which is missing")
             if entry.seq < position:
-                raise tampered(entry.seq, "which was put in between")
+                raise tampered(entry.seq, "which was inserted")
             if not all(type(field) is str for field in row[1:]) or entry.hash != entry.expected_hash(head):
-                raise tampered(position, "whose hash is not that of its content and of the entries before it")
+                raise tampered(position, "whose hash does not match its content and the entries before it")
             head = entry.hash
             found.append(entry)
         self._check_head(position, head)
@@ -133,14 +134,14 @@ class Transaction:
             raise tampered(entries, "after which the record of the head is broken")
         count, recorded_head = recorded[0]
         if count > entries:
-            raise tampered(entries + 1, f"which is missing: {count} were recorded, {entries} are there")
+            raise tampered(entries + 1, f"which is missing: {count} were recorded, {entries} are in the file")
         if count < entries:
-            raise tampered(count + 1, f"which was put in: {count} were recorded, {entries} are there")
+            raise tampered(count + 1, f"which was inserted: {count} were recorded, {entries} are in the file")
         if recorded_head != head:
             raise tampered(entries, "whose hash is not the recorded head")
 
     def append(self, time: str, dataset: str, kind: str, body: dict[str, Any]) -> Entry:
-        """Add an entry to the end of the chain and move the head, in the transaction that is open."""
+        """Add an entry at the end of the chain and update the head, in the open transaction."""
         count, head = self._connection.execute("SELECT entries, head FROM meta").fetchone()
         unsealed = Entry(count + 1, time, dataset, kind, canonical_json(body), hash="")
         entry = Entry(**{**vars(unsealed), "hash": unsealed.expected_hash(head)})
@@ -150,7 +151,7 @@ class Transaction:
 
 
 class LedgerStore:
-    """A ledger file that exists and is one; see `tacit.privacy.ledger.Ledger` for the parameters."""
+    """A file that exists and is a ledger; see `tacit.privacy.ledger.Ledger` for the parameters."""
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool, timeout: float) -> None:
         self.path = Path(path).absolute()  # a later change of directory must not change the ledger
@@ -161,9 +162,12 @@ class LedgerStore:
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Transaction]:
-        """Open a consistent view of the file; with `write`, hold the only write lock and commit at the end."""
+        """Open a consistent view of the file; with `write`, hold the only write lock and commit at the end.
+
+        An exception inside, of any kind, closes the connection without a commit: nothing was written.
+        """
         with self._errors_explained(), closing(self._connect("mode=rw")) as connection:
-            connection.execute("PRAGMA synchronous = FULL")  # what is committed is on disk, power cut or not
+            connection.execute("PRAGMA synchronous = FULL")  # a commit returns when the data are on disk
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             yield Transaction(connection)
             connection.execute("COMMIT")
@@ -172,8 +176,8 @@ class LedgerStore:
         return sqlite3.connect(f"{self.path.as_uri()}?{options}", uri=True, timeout=self._timeout, isolation_level=None)
 
     def _create(self) -> None:
-        # Made under another name and linked into place: nobody ever sees half a ledger, and of several processes that
-        # create the same one at once, one wins and the others use its file.
+        # Created under another name and linked into place: nobody ever sees an incomplete ledger, and if several
+        # processes create the same one at once, one wins and the others use its file.
         try:
             handle, unfinished = tempfile.mkstemp(prefix=f".{self.path.name}.", suffix=".new", dir=self.path.parent)
             os.close(handle)
@@ -187,17 +191,17 @@ class LedgerStore:
                 os.unlink(unfinished)
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(
-                "a place where a new ledger can be written",
+                "a path where a new ledger can be written",
                 words(f"{self.path} ({error})"),
-                "Name a file in an existing folder on a local disk that you may write to.",
+                "Name a file in an existing folder on a local disk, with permission to write.",
             ) from error
 
     def _recognise(self) -> None:
-        # "immutable" reads without locks and without a log, so that somebody else's file stays as it is, and nothing
-        # appears next to it. Reading it with open() would be wrong: closing it drops the locks of this process.
+        # "immutable" reads without locks and without a log, so that a file of another kind is not changed and no other
+        # file appears beside it. Reading it with open() would be wrong: closing it drops this process's locks.
         try:
             with closing(self._connect("mode=ro&immutable=1")) as connection:
-                # without this, a file that another process is just making longer counts as damaged
+                # without this, a file that another process is extending at this moment looks damaged
                 connection.execute("PRAGMA writable_schema = ON")
                 application = connection.execute("PRAGMA application_id").fetchone()[0]
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -218,7 +222,7 @@ class LedgerStore:
         return LedgerError(
             "the path of a ledger",
             words(f"{self.path} ({why})"),
-            "Name a ledger, or a file that does not exist yet to make a new one; this path was left as it is.",
+            "Name a ledger, or a file that does not exist to create a new one. This path was not changed.",
         )
 
     @contextmanager
@@ -226,35 +230,35 @@ class LedgerStore:
         try:
             yield
         except _FAILURES as error:
-            # what cannot be decoded is an error of Python's own, without a code of SQLite's
+            # a UnicodeDecodeError has no SQLite code; it means that the file is damaged. The low byte is the primary code.
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
             if code in _LOCKED:
                 raise LedgerError(
-                    f"the ledger to be free within {self._timeout:g} s",
+                    f"the ledger to be unlocked within {self._timeout:g} s",
                     words(f"{self.path}, locked by another process"),
-                    "Wait until the other run has written, or open the ledger with a longer timeout.",
+                    "Nothing was written. Try again later, or open the ledger with a longer timeout.",
                 ) from error
             if code in _UNUSABLE:
                 raise LedgerError(
                     "a ledger that can be written, in a folder that can be written",
                     words(f"{self.path} ({error})"),
-                    "Give this user the right to write both; reading needs it too, for the log next to the file.",
+                    "Give this user permission to write both; reading needs it too, for SQLite's log beside the file.",
                 ) from error
             if code in _DAMAGED:
                 raise TamperedLedgerError(
-                    "a ledger with its tables whole",
+                    "a ledger with intact tables",
                     words(f"{self.path} ({error})"),
-                    "The file is damaged or was edited: go back to a copy whose head you noted.",
+                    "The file is damaged or was edited: restore a copy whose head you noted.",
                 ) from error
             raise LedgerError(
                 "a ledger that can be read and written",
                 words(f"{self.path} ({error})"),
-                "Check the disk; what was to be written was not.",
+                "Check the disk. Treat the operation as failed and release nothing on it.",
             ) from error
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make a new name in `folder` survive a power cut, where folders can be flushed."""
+    """Write a new name in `folder` to disk, where the platform can do that."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
