@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tacit.privacy.noise import _SHARED_OUT, _in_parts, discrete_gaussian
+from tacit.privacy.noise import _PARALLEL_DRAWS, _in_parts, discrete_gaussian
 
 
-@pytest.mark.parametrize("count", [_SHARED_OUT, _SHARED_OUT + 1, 3 * _SHARED_OUT - 1])
+@pytest.mark.parametrize("count", [_PARALLEL_DRAWS, _PARALLEL_DRAWS + 1, 3 * _PARALLEL_DRAWS - 1])
 def test_parts_make_the_whole(count):
     asked = []
 
@@ -18,7 +18,7 @@ def test_parts_make_the_whole(count):
 
 
 def test_a_large_draw_keeps_its_shape_and_its_law():
-    shape = (_SHARED_OUT // 64, 65)
+    shape = (_PARALLEL_DRAWS // 64, 65)
     drawn = discrete_gaussian(1000.0, shape)
     count = drawn.size
     assert drawn.shape == shape
@@ -34,5 +34,5 @@ def test_a_large_draw_keeps_its_shape_and_its_law():
 def test_seeded_draws_stay_in_one_part():
     from tacit.privacy import insecure_generator
 
-    first, second = (discrete_gaussian(50.0, _SHARED_OUT + 5, generator=insecure_generator(3)) for _ in range(2))
+    first, second = (discrete_gaussian(50.0, _PARALLEL_DRAWS + 5, generator=insecure_generator(3)) for _ in range(2))
     assert np.array_equal(first, second)

@@ -1,7 +1,11 @@
-"""Where the random bits of the noise come from.
+"""Random bits for noise, sampling and masks: AES in counter mode, with keys from the operating system.
 
-The noise is only as private as its bits are unpredictable, so they are AES in counter mode under a key from the
-operating system. `cryptography` and `randomgen` are imported on first use: importing tacit stays cheap.
+* `secure_words` (AES-256, by `cryptography`) gives the bits of the noise; every call has a key of its own.
+* `secure_generator` (AES-128, by `randomgen`) is a NumPy generator, for Poisson samples and synthetic rows.
+* `counter_stream` (AES-256) gives the masks of a sum among parties.
+
+Privacy depends on these bits being unpredictable. `cryptography` and `randomgen` are imported on first use, so that
+importing tacit stays fast.
 """
 
 from __future__ import annotations
@@ -20,14 +24,16 @@ if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import NDArray
 
-_KEY_BITS = 128
+GENERATOR_KEY_BITS = 128
+"""Key of `secure_generator`: AES-128, the only AES that randomgen has."""
 STREAM_KEY_BYTES = 32
+"""Key of `secure_words` and `counter_stream`: AES-256."""
 
 
 def secure_words() -> Callable[[int], NDArray[np.uint64]]:
-    """Return a source of 64-bit words that nobody can predict or repeat, under a fresh key of its own.
+    """Return a source of 64-bit words that nobody can predict or repeat: AES-256 in counter mode with a new key.
 
-    For much noise: many times faster than `secure_generator`, which has all laws of numpy.
+    Many times faster than `secure_generator`, but it has none of NumPy's distributions.
     """
     import numpy as np
 
@@ -40,7 +46,7 @@ def secure_words() -> Callable[[int], NDArray[np.uint64]]:
 
 
 def counter_stream(key: bytes, number: int) -> CipherContext:
-    """Return AES-256 in counter mode; the upper half of the counter is `number`, so that streams of a key never overlap."""
+    """Return AES-256 in counter mode. The upper half of the counter is `number`, so that streams of a key never overlap."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     return Cipher(algorithms.AES(key), modes.CTR(number.to_bytes(8, "big") + bytes(8))).encryptor()
@@ -49,32 +55,32 @@ def counter_stream(key: bytes, number: int) -> CipherContext:
 def secure_generator() -> Generator:
     """Return a generator whose stream nobody can predict or repeat.
 
-    Each call takes a fresh 128-bit key from the operating system, so two calls, in one process or on
-    both sides of a fork, never share a stream. Make a new one after a fork instead of keeping an old one.
+    Each call takes a new 128-bit key from the operating system, so two calls never share a stream. A generator that was
+    made before a fork gives the same stream on both sides: make a new one after a fork.
 
     Returns
     -------
     numpy.random.Generator
         A generator over AES-128 in counter mode.
     """
-    return _aes_generator(secrets.randbits(_KEY_BITS))
+    return _aes_generator(secrets.randbits(GENERATOR_KEY_BITS))
 
 
 def keyed_generator(key: bytes) -> Generator:
-    """Return the generator of `secure_generator` under a given 16-byte key, which must be secret and used once."""
+    """Return the generator of `secure_generator` with a given 16-byte key, which must be secret and used only once."""
     return _aes_generator(int.from_bytes(key, "big"))
 
 
 def insecure_generator(seed: int) -> Generator:
-    """Return a generator that repeats itself, for tests only.
+    """Return a generator with a fixed seed, for tests only.
 
-    Whoever knows or guesses the seed can subtract the noise: anything released with this generator has
-    no privacy guarantee at all.
+    Whoever knows or guesses the seed can subtract the noise. Anything released with this generator has no privacy
+    guarantee.
 
     Parameters
     ----------
     seed : int
-        A whole number of at least 0; equal seeds give equal streams.
+        An integer of at least 0; equal seeds give equal streams.
 
     Returns
     -------
@@ -82,12 +88,12 @@ def insecure_generator(seed: int) -> Generator:
         The generator of `secure_generator`, with its key derived from `seed`.
     """
     digest = hashlib.sha256(b"tacit insecure generator %d" % check_count(seed, "seed", least=0)).digest()
-    return _aes_generator(int.from_bytes(digest[: _KEY_BITS // 8], "big"))
+    return _aes_generator(int.from_bytes(digest[: GENERATOR_KEY_BITS // 8], "big"))
 
 
 def _aes_generator(key: int) -> Generator:
     from numpy.random import Generator
     from randomgen import AESCounter
 
-    # `key=` is used as it is; `seed=` would first pass it through a generator that is not cryptographic.
+    # `key=` is used as it is; `seed=` would be expanded by a generator that is not cryptographic
     return Generator(AESCounter(key=key))

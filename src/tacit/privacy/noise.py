@@ -1,8 +1,8 @@
-"""Integer noise, sampled exactly and securely.
+"""Integer noise with exactly the stated distribution, from secure random bits.
 
-Noise made of floating-point numbers leaks through its gaps and roundings; noise on the integers, drawn from
-unpredictable bits so that no outcome depends on a rounding, has exactly the law that the accounting assumes. What it
-does not hide is the time a draw takes, which depends on its value.
+Noise made of floating-point numbers leaks through its gaps and rounding errors. Integer noise, drawn so that no outcome
+depends on a rounding error, has exactly the distribution that the accounting assumes. The time that a draw takes depends
+on its value and is not hidden.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from tacit.privacy.samplers import Source
 
 _LEAST_SIGMA = 0.5
+"""Smallest width that the sampler is made and tested for; narrower noise is 0 most of the time."""
 _LEAST_SCALE = 2.0**-8
+"""Likewise; narrower noise is 0 except with a probability below 2 e^-256."""
 _MOST = 2.0**40
-_SHARED_OUT = 2**17
-"""From so many secure draws on, the cores share them, each with random bits of its own."""
+"""Largest width: up to it all draws, and the products that the sampler computes, fit 64-bit integers."""
+_PARALLEL_DRAWS = 2**17
+"""From this many secure draws on, all cores take part, each with random bits of its own (below, threads cost more)."""
 
 
 def discrete_gaussian(
@@ -40,13 +43,13 @@ def discrete_gaussian(
     Parameters
     ----------
     sigma : float
-        Width, from 0.5 to 2**40, taken as exactly the number that the float stands for. The standard
+        Width, from 0.5 to 2**40; exactly the number that the float stands for is used. The standard
         deviation is slightly below it for sigma < 1 and practically equal to it above.
     size : int or tuple of int
         Shape of the result.
     generator : numpy.random.Generator, optional
-        Source of random bits; by default new ones of `tacit.privacy.entropy.secure_words`. Any other
-        choice is for tests: noise that can be predicted protects nothing.
+        Source of random bits; by default `tacit.privacy.entropy.secure_words` (AES-256 in counter mode, with a
+        new key). Any other choice is for tests: noise that can be predicted protects nothing.
 
     Returns
     -------
@@ -63,7 +66,7 @@ def discrete_gaussian(
     from tacit.privacy.samplers import sample_gaussian
 
     count = math.prod(shape)
-    if generator is not None or count < _SHARED_OUT:
+    if generator is not None or count < _PARALLEL_DRAWS:
         return sample_gaussian(sigma, count, _source(generator)).reshape(shape)
     return _in_parts(lambda size: sample_gaussian(sigma, size, _source(None)), count).reshape(shape)
 
@@ -76,12 +79,12 @@ def discrete_laplace(
     Parameters
     ----------
     scale : float
-        Width, from 2**-8 to 2**40, taken as exactly the number that the float stands for.
+        Width, from 2**-8 to 2**40; exactly the number that the float stands for is used.
     size : int or tuple of int
         Shape of the result.
     generator : numpy.random.Generator, optional
-        Source of random bits; by default new ones of `tacit.privacy.entropy.secure_words`. Any other
-        choice is for tests: noise that can be predicted protects nothing.
+        Source of random bits; by default `tacit.privacy.entropy.secure_words` (AES-256 in counter mode, with a
+        new key). Any other choice is for tests: noise that can be predicted protects nothing.
 
     Returns
     -------
@@ -119,7 +122,7 @@ def discrete_gaussian_pmf(k: ArrayLike, sigma: float) -> NDArray[np.float64]:
         Probabilities, of the shape of `k`.
     """
     sigma = _check_width(sigma, "sigma", _LEAST_SIGMA)
-    # Poisson summation of the normalising sum; for sigma >= 0.5 the fourth term is below 1e-33.
+    # Poisson summation of the normalising sum: three terms are enough, the fourth is below 1e-33 for sigma >= 0.5
     ripple = sum(math.exp(-2 * (math.pi * sigma * j) ** 2) for j in range(1, 4))
     total = math.sqrt(2 * math.pi) * sigma * (1 + 2 * ripple)
     return np.asarray(np.exp(-0.5 * np.square(np.asarray(k, dtype=np.float64) / sigma)) / total)
@@ -147,9 +150,9 @@ def discrete_laplace_pmf(k: ArrayLike, scale: float) -> NDArray[np.float64]:
 
 
 def _in_parts(draw: Callable[[int], NDArray[np.int64]], count: int) -> NDArray[np.int64]:
-    """Draw `count` numbers in as many parts as there are cores, at once; the samplers let go of Python's lock."""
+    """Draw `count` numbers in parallel, one part per core; the samplers release Python's global lock."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    parts = min(cores, count // (_SHARED_OUT // 2))
+    parts = min(cores, count // (_PARALLEL_DRAWS // 2))
     sizes = [len(part) for part in np.array_split(np.empty(count, np.bool_), parts)]
     with ThreadPoolExecutor(parts) as threads:
         return np.concatenate(list(threads.map(draw, sizes)))
@@ -161,7 +164,7 @@ def _check_width(value: object, name: str, least: float) -> float:
         raise InvalidInputError(
             f"{name} to be from {least:g} to 2**40",
             parameter(value),
-            "Choose a coarser or a finer grid, so that the noise spans more or fewer of its steps.",
+            "Choose a finer or coarser grid, so that the noise has more or fewer grid steps.",
         )
     return width
 
@@ -183,7 +186,7 @@ def _source(generator: object) -> Source:
         raise InvalidInputError(
             "generator to be a numpy.random.Generator or None",
             parameter(generator),
-            "Leave it out: the default takes its key from the operating system.",
+            "Omit it: the default takes its key from the operating system.",
         )
-    # unlike `random_raw`, `integers` gives 64 fair bits also over bit generators of 32-bit words
+    # unlike `random_raw`, `integers` gives 64 random bits from bit generators of 32-bit words too
     return lambda count: generator.integers(0, 2**64 - 1, size=count, dtype=np.uint64, endpoint=True)
