@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 from real_data import data_folder
 
+from tacit.data import CategoryColumn, NumberColumn
 from tacit.errors import InvalidInputError
 from tacit.measure import classifier_scores, value_difference
 from tacit.perturb import AdditiveNoise, CorrelationAware, NeighbourhoodAware, PrivateTable, TruncatedSVDRelease
@@ -212,11 +213,12 @@ def private() -> None:
         train, y, test, truth = halves(name)
         width = train.shape[1]
         # bounds must be public: these stand for what a holder would know of the quantities
-        bounds = {str(place): round_bounds(train[:, place]) for place in range(width)}
+        schema = {str(place): NumberColumn(*round_bounds(train[:, place])) for place in range(width)}
+        schema[str(width)] = CategoryColumn((0, 1))
         for classifier in ("logistic-l1", "naive-bayes", "tree"):
             found = []
             for epsilon in (0.5, 1.0, 3.0, 10.0):
-                model = PrivateTable(epsilon=epsilon, bounds=bounds, categories={str(width): [0, 1]}, label=width)
+                model = PrivateTable(epsilon=epsilon, schema=schema, label=width)
                 synthetic = model.fit(np.column_stack([train, y])).sample(len(train), random_state=0)
                 drawn = synthetic[:, -1].astype(int)
                 found.append(auc(synthetic[:, :-1], drawn, test, truth, classifier))

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
+from tacit.data import NumberColumn
 from tacit.perturb import PrivateTable, compare_releases
 from tacit.perturb.frontier import frontier
 from tacit.report.frontiers import release_frontier
@@ -17,7 +19,13 @@ weight = 60 + 0.2 * pressure + generator.normal(0, 6, n)
 dose = 0.5 * weight + generator.normal(0, 3, n)
 ill = (0.08 * (age - 50) + 0.1 * (pressure - 120) + generator.logistic(size=n) > 0).astype(int)
 table = np.column_stack([age, pressure, weight, dose])
-bounds = [(0, 120), (50, 250), (30, 200), (0, 100)]  # public: known without the data
+bounds = {
+    "age": (0, 120),
+    "pressure": (50, 250),
+    "weight": (30, 200),
+    "dose": (0, 100),
+}  # public: known without the data
+schema = {name: NumberColumn(low, high) for name, (low, high) in bounds.items()}
 
 found = compare_releases(
     table,
@@ -32,7 +40,8 @@ found = compare_releases(
     ],
     distortions=[0.05, 0.1, 0.15],
     epsilons=[0.5, 1, 3],
-    bounds=bounds,
+    schema=schema,
+    names=list(schema),
 )
 lines: dict[str, list[tuple[float, float, str]]] = {}
 for release in found:
@@ -43,7 +52,7 @@ for release in found:
     print(f"AUC {release.utility:.3f}, an attacker gains {release.leak:.3f}")
     lines.setdefault(release.method, []).append((release.leak, release.utility, release.setting.split()[-1]))
 
-model = PrivateTable(epsilon=1.0, bounds=bounds).fit(table)
+model = PrivateTable(epsilon=1.0, schema=schema).fit(pl.DataFrame(table, schema=list(schema)))
 print(model.guarantee_)
 figure = release_frontier(
     lines,

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from tacit import PrivateCoupledFactorization, PrivateMoments, PrivateNMF, Relation, choose_rank
 from tacit.channel import check_neighbours
-from tacit.data import make_documents, make_images
+from tacit.data import NumberColumn, make_documents, make_images
 from tacit.errors import PrivacyViolationError
 from tacit.perturb import PrivateTable
 
@@ -30,8 +30,12 @@ CASES = [
     Case("moments", PrivateMoments(row_norm=2.0), IMAGES),
     Case("moments, replace-one", PrivateMoments(row_norm=2.0, adjacency="replace-one"), IMAGES),
     Case("moments, sparse", PrivateMoments(row_norm=3.0), COUNTS),
-    Case("table", PrivateTable(epsilon=30.0, bounds=(0.0, 1.0), bins=4), IMAGES),
-    Case("table, replace-one", PrivateTable(epsilon=30.0, bounds=(0, 1), bins=4, adjacency="replace-one"), IMAGES),
+    Case("table", PrivateTable(epsilon=30.0, schema=NumberColumn(0, 1), bins=4), IMAGES),
+    Case(
+        "table, replace-one",
+        PrivateTable(epsilon=30.0, schema=NumberColumn(0, 1), bins=4, adjacency="replace-one"),
+        IMAGES,
+    ),
     Case("nmf", PrivateNMF(3, epsilon=30.0, row_norm=2.0), IMAGES),
     Case("nmf, replace-one", PrivateNMF(3, epsilon=30.0, row_norm=2.0, adjacency="replace-one"), IMAGES),
     Case("nmf, outliers", PrivateNMF(3, epsilon=30.0, row_norm=2.0, outliers=0.2), IMAGES),

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas
 import polars
 import pytest
 import typer
@@ -128,7 +129,7 @@ def test_the_command_may_be_named_and_others_may_stand_beside_it(files, tmp_path
 @pytest.mark.parametrize(
     ("change", "extra", "message"),
     [
-        (lambda frame: frame.head(159), [], "to have 160 rows, as"),
+        (lambda frame: frame.head(159), [], "another number of rows"),
         (lambda frame: frame.reverse(), [], "rows with another kind"),
         (lambda frame: frame.rename({"x1": "y1"}), [], "without x1; with y1"),
         (lambda frame: frame.with_columns(x2=polars.lit("many")), [], "other kinds in x2"),
@@ -146,6 +147,53 @@ def test_files_that_do_not_fit_are_refused(files, frame, tmp_path, change, extra
     assert isinstance(found.exception, InvalidInputError)
     assert message in str(found.exception)
     assert not (tmp_path / "out").exists()
+
+
+def test_columns_that_were_passed_on_are_attacked_and_what_was_not_looked_at_is_said(files, frame, tmp_path):
+    """A zip code that was passed on links every row, however well the numbers are hidden."""
+    zips = polars.Series("zip", [f"{row % 80:05}" for row in range(frame.height)], dtype=polars.String)
+    fresh = polars.read_csv(files / "fresh.csv")
+    before, after = frame.with_columns(zips, name=polars.lit("a")), fresh.with_columns(zips)
+    before.write_csv(tmp_path / "before.csv")
+    after.write_csv(tmp_path / "after.csv")
+    arguments = ["measure", tmp_path / "before.csv", tmp_path / "after.csv", "--label", "kind"]
+    found = invoke(*arguments, "--columns", "x0,x1", "--output", tmp_path / "out")
+    assert found.exit_code == 0, found.exception
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["unchanged"] == ["zip"]
+    assert result["not_measured"] == ["x2", "x3"]
+    assert result["not_released"] == ["name"]
+    first, second = result["attacks"][:2]
+    assert first["attack"] == "linkage by unchanged columns"
+    assert first["recovered"] == 0.5  # two rows for every zip code
+    assert first["leaks"]
+    assert second["attack"] == "record linkage"
+    assert second["recovered"] > 0.3  # by zip code and numbers; the numbers alone say nothing
+    assert "linkage by unchanged columns finds 50.0% of the rows" in result["verdict"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    for said in (
+        "Released as they are, and used to link rows: zip.",
+        "Changed, but not measured and not attacked: x2, x3.",
+        "Not released: name.",
+        "The label, kind, is not used by any attack.",
+    ):
+        assert said in page
+        assert said in found.output.replace("\n", " ")
+    # nothing is overwritten unasked
+    assert "result.json, which exist" in str(invoke(*arguments, "--output", tmp_path / "out").exception)
+    assert invoke(*arguments, "--output", tmp_path / "out", "--overwrite").exit_code == 0
+
+
+def test_a_notebook_gets_what_the_command_writes(files, frame, measured):
+    from tacit.report.measure import measure_tables
+
+    release = polars.read_csv(files / "release.csv")
+    found = measure_tables(pandas.DataFrame(frame.to_dict(as_series=False)), release, label="kind")
+    assert {**measured, "verdict": ""} == {**json.loads(json.dumps(found.summary)), "verdict": ""}
+    assert "<iframe" in found._repr_html_()
+    assert "Verdict" in found._repr_html_()
+    with pytest.raises(InvalidInputError, match="a data frame"):
+        measure_tables(np.zeros((3, 2)), release)
 
 
 def test_constant_columns_and_single_rows_are_refused(frame, tmp_path):
@@ -177,7 +225,7 @@ def test_missing_values_are_filled_when_asked_and_counted(files, frame, tmp_path
     ).write_csv(tmp_path / "release.csv")
     arguments = ["measure", tmp_path / "gaps.csv", tmp_path / "release.csv", "--label", "kind"]
     refused = invoke(*arguments, "--output", tmp_path / "refused")
-    assert "gaps.csv to have no missing values; got 3 in x0, x2" in str(refused.exception)
+    assert "the original to have no missing values; got missing values in x0, x2" in str(refused.exception)
     assert "--missing mean" in str(refused.exception)
     assert not (tmp_path / "refused").exists()
     found = invoke(*arguments, "--missing", "median", "--output", tmp_path / "out")
@@ -198,11 +246,12 @@ def test_missing_values_are_filled_when_asked_and_counted(files, frame, tmp_path
 
 
 def test_filling_does_not_let_text_through(files, frame, tmp_path):
-    assert "--missing to be one of" in str(
+    assert "missing to be one of" in str(
         invoke("measure", files / "original.csv", files / "release.csv", "--missing", "zero").exception
     )
     with_gaps(frame.with_columns(x1=polars.lit("many")), "x0", [3]).write_csv(tmp_path / "text.csv")
-    arguments = ["measure", tmp_path / "text.csv", tmp_path / "text.csv", "--label", "kind", "--missing", "mean"]
+    frame.with_columns(x1=polars.lit("few")).write_csv(tmp_path / "changed.csv")
+    arguments = ["measure", tmp_path / "text.csv", tmp_path / "changed.csv", "--label", "kind", "--missing", "mean"]
     assert "other kinds in x1" in str(invoke(*arguments, "--output", tmp_path / "out").exception)
     with_gaps(frame, "x0", range(160)).write_csv(tmp_path / "empty.csv")
     found = invoke(
@@ -224,6 +273,7 @@ def test_what_a_table_does_not_allow_is_left_out_and_named(tmp_path):
     assert "more rows than the 12 columns" in result["left_out"]["canonical correlation (CCA)"]
     assert "canonical correlation (CCA)" not in result["distortion"]
     assert "k to be below 9" in result["left_out"]["neighbour overlap (of 10)"]
+    assert "two rows of a class" in result["left_out"]["a class of one row"]
     assert "elm" not in result["left_out"]["a class of one row"]  # no label of the data
     assert "at least two classes" in result["left_out"]["classifiers"]
     assert result["distortion"]["value difference (VD)"] == 0
@@ -233,7 +283,7 @@ def test_what_a_table_does_not_allow_is_left_out_and_named(tmp_path):
     assert "<h2>What attackers recover</h2>" in page
     assert "more rows than the 12 columns" in found.output
     # asked by hand, it is an error
-    assert "k to be below 9" in str(invoke(*arguments, "--neighbours", 10).exception)
+    assert "k to be below 9" in str(invoke(*arguments, "--overwrite", "--neighbours", 10).exception)
 
 
 @pytest.mark.parametrize("rows", [2, 3, 4, 5, 6])

@@ -3,12 +3,15 @@
 import json
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from test_cli import invoke, tacit_command
 
-from tacit.errors import InvalidInputError
+from tacit.channel import check_neighbours
+from tacit.errors import BudgetError, InvalidInputError, LedgerError
 from tacit.measure import value_difference
+from tacit.privacy.ledger import Ledger
 
 GENERATOR = np.random.default_rng(0)
 CLASSES = np.arange(150) % 3
@@ -40,7 +43,17 @@ def refused(*arguments):
 
 def release(table, *arguments):
     folder = table.parent
-    found = invoke("perturb", table, "-o", folder / "release.csv", "--report", folder / "report", "--json", *arguments)
+    found = invoke(
+        "perturb",
+        table,
+        "-o",
+        folder / "release.csv",
+        "--report",
+        folder / "report",
+        "--json",
+        *arguments,
+        "--overwrite",
+    )
     assert found.exit_code == 0, found.exception
     return json.loads(found.stdout), pl.read_csv(folder / "release.csv")
 
@@ -49,7 +62,7 @@ def test_the_command_of_the_documentation(table):
     out = table.parent / "release.parquet"
     found = tacit_command(
         *("perturb", table, "--method", "compressed-nmf", "--target-distortion", 0.14, "--columns", "age,dose"),
-        *("--label", "state", "-o", out, "--report", table.parent / "report"),
+        *("--pass", "weight", "--label", "state", "-o", out, "--report", table.parent / "report"),
     )
     assert found.returncode == 0, found.stderr
     assert "no privacy guarantee" in found.stdout
@@ -59,7 +72,11 @@ def test_the_command_of_the_documentation(table):
     np.testing.assert_allclose(released["weight"], FRAME["weight"])
     reached = value_difference(FRAME.select("age", "dose"), released.select("age", "dose"))
     assert reached == pytest.approx(0.14, rel=0.02)
-    assert "tacit measure" in (table.parent / "report" / "report.html").read_text()
+    page = (table.parent / "report" / "report.html").read_text()
+    assert "tacit measure TABLE RELEASE --label state" in page
+    assert "Released as they are: state, weight." in page
+    assert "Released as they are: state, weight" in found.stdout
+    assert f"tacit measure {table} {out} --label state" in found.stdout
 
 
 @pytest.mark.parametrize(
@@ -98,7 +115,6 @@ def test_what_was_hidden_and_what_was_filled_is_reported(table):
     assert clusters[moved["before"]]["means before"]["age"] == pytest.approx(own, abs=0.5)
     page = (table.parent / "report" / "report.html").read_text()
     assert "Rows that moved" in page
-    assert f"tacit measure {table} {table.parent / 'release.csv'} --label state" in page
     # by number: the row is told where to go
     result, _ = release(
         *(table, "--label", "state", "--method", "hide-membership", "--hide", f"0={moved['after']},3={moved['after']}")
@@ -205,17 +221,22 @@ def test_the_comparison_without_labels_counts_clusters(table):
         (("--method", "nmf", "--label", "state", "--level", 2, "--target-distortion", 0.1), "in one way"),
         (("--method", "nmf", "--level", 2, "--set", "eta=1"), "settings of nmf"),
         (("--method", "nmf", "--level", 2, "--set", "eta"), "a setting as in"),
-        (("--method", "nmf", "--level", 2, "--label", "class"), "--label to be a column"),
-        (("--method", "nmf", "--label", "state", "--level", 2, "--columns", "height"), "which are not there"),
-        (("--method", "correlation-aware", "--level", 0.5, "--others", "pass"), "one label per row"),
+        (("--method", "nmf", "--level", 2, "--label", "class"), "the label to be a column"),
+        (("--method", "nmf", "--label", "state", "--level", 2, "--columns", "height"), "which the table does not have"),
+        (("--method", "correlation-aware", "--level", 0.5, "--pass", "state"), "one label per row"),
         (("--method", "constrained-nmf", "--target-distortion", 9, "--label", "state"), "the largest is"),
         (("--method", "hide-membership", "--hide", "first=2", "--label", "state"), "--hide as in"),
-        (("--method", "private-table"), "public bounds or categories"),
+        (("--method", "private-table"), "a schema that declares every column of the table; got nothing about age"),
         (("--method", "private-table", "--bounds", "age=low:high"), "bounds as in"),
-        (("--method", "private-table", "--categories", "size=1"), "categories as in"),
-        (("--method", "private-table", "--categories", "age=a|b"), "numbers as values of age"),
+        (("--method", "private-table", "--categories", "size"), "categories as in"),
+        (("--method", "private-table", "--bounds", "age=0:9", "--categories", "age=a|b"), "both for age"),
+        (("--method", "private-table", "--bounds", "age=0:9", "--integers", "dose"), "--integers to name columns"),
+        (("--method", "private-table", "--bounds", "age=0:9.5", "--integers", "age"), "whole numbers as bounds"),
+        (("--method", "private-table", "--bounds", "age=9:0"), "low < high"),
+        (("--method", "private-table", "--dataset", "people"), "--dataset without --ledger"),
+        (("--method", "nmf", "--level", 2, "--set", "columns=age"), "settings that have no option of their own"),
         (("--compare", "--distortions", "some"), "--distortions as positive numbers"),
-        (("--compare", "--bounds", "age=0:1"), "bounds of all columns"),
+        (("--compare", "--bounds", "age=0:1"), "a schema of all columns to compare on; got nothing about weight, dose"),
         (("--method", "nmf", "--level", 2, "--label", "state", "-o", "release.txt"), "ends in .csv or .parquet"),
     ],
 )
@@ -233,3 +254,268 @@ def test_text_is_refused_and_files_must_be_tables(table):
     other = table.with_suffix(".txt")
     other.write_text("age\n1\n")
     assert "ends in .csv" in refused("perturb", other)
+
+
+def private(table, *arguments):
+    return (
+        *("perturb", table, "--method", "private-table", "--label", "state", "--epsilon", 5, *arguments),
+        *("--bounds", "age=-5:15,weight=-5:15,dose=-5:15", "--categories", "state=ill|well|unknown"),
+        *("-o", table.parent / "synthetic.csv", "--report", table.parent / "report"),
+    )
+
+
+RELEASING = "level=1 target-distortion=0.1 columns=age pass=age drop=age missing=mean set=eta=1"
+PRIVATELY = "epsilon=1 delta=1e-6 schema=x.toml bounds=age=0:1 integers=age categories=a=b ledger=x.db dataset=people"
+COMPARING = "distortions=0.1 epsilons=1"
+UNUSED = {
+    "private-table": f"{RELEASING} {COMPARING} hide=0=1 clusters=4",
+    "nmf": f"{PRIVATELY} {COMPARING} hide=0=1 clusters=4",
+    "truncated-svd": f"{PRIVATELY} {COMPARING} hide=0=1 clusters=4 seed=3",
+    "compressed-nmf": f"{PRIVATELY} hide=0=1",
+    "hide-membership": PRIVATELY,
+    "uniform-noise": "clusters=4 hide=0=1",
+    "--compare": "method=nmf output=x.csv level=1 target-distortion=0.1 pass=age drop=age hide=0=1 set=eta=1 epsilon=1 "
+    "categories=a=b ledger=x.db dataset=people",
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "option"), [(method, option) for method, options in UNUSED.items() for option in options.split()]
+)
+def test_an_option_that_a_method_does_not_use_is_refused(table, method, option):
+    chosen = ["--compare"] if method == "--compare" else ["--method", method]
+    complaint = refused("perturb", table, "--label", "state", *chosen, f"--{option}")
+    assert f"only options that {method} uses; got --{option.split('=')[0]}." in complaint
+
+
+def test_nothing_passes_unasked(table):
+    frame = FRAME.with_columns(
+        patient=pl.Series([f"p{row}" for row in range(150)]), number=pl.Series(range(150)), town=pl.lit("here")
+    )
+    frame.write_csv(table)
+    noise = ("--label", "state", "--method", "uniform-noise", "--level", 0.1)
+    assert "other kinds in the columns patient, town" in refused("perturb", table, *noise)
+    passing = (*noise, "--pass", "town", "--drop", "patient")
+    assert "look like identifiers; got number" in refused("perturb", table, *passing)
+    assert "neither for weight, dose, number" in refused("perturb", table, *passing, "--columns", "age")
+    assert "height, which the table does not have" in refused("perturb", table, *noise, "--drop", "height")
+    result, released = release(table, *noise, "--pass", "town,number", "--drop", "patient")
+    assert released.columns == [name for name in frame.columns if name != "patient"]
+    assert released["number"].equals(frame["number"])
+    assert not released["age"].equals(frame["age"])
+    assert result["unchanged"] == ["state", "number", "town"]
+    assert result["changed"] == NUMBERS
+    assert result["not_released"] == ["patient"]
+    page = (table.parent / "report" / "report.html").read_text()
+    assert "Released as they are: state, number, town." in page
+    assert "Not released: patient." in page
+
+
+def test_nothing_is_overwritten_unasked(table):
+    folder = table.parent
+    noise = ("perturb", table, "--label", "state", "--method", "uniform-noise", "--level", 0.1)
+    for taken in ("release.csv", "report/report.html", "report/result.json"):
+        (folder / taken).parent.mkdir(exist_ok=True)
+        (folder / taken).write_text("mine")
+        outputs = ("-o", folder / "release.csv", "--report", folder / "report")
+        assert f"{taken}, which exists" in refused(*noise, *outputs)
+        assert (folder / taken).read_text() == "mine"
+        (folder / taken).unlink()
+    assert invoke(*noise, *outputs).exit_code == 0
+    before = (folder / "release.csv").read_text()
+    assert "which exist" in refused(*noise, *outputs)
+    assert "which exist" in refused("perturb", table, "--compare", "--report", folder / "report")
+    assert (folder / "release.csv").read_text() == before
+    assert invoke(*noise, *outputs, "--overwrite").exit_code == 0
+    assert (folder / "release.csv").read_text() != before
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    book = Ledger(tmp_path / "book.db")
+    book.open_account("people", epsilon=6.0, delta=1e-5)
+    return book
+
+
+def spent(ledger):
+    return ledger.remaining("people").spent
+
+
+def test_a_private_table_is_charged(table, ledger, monkeypatch):
+    account = ("--ledger", table.parent / "book.db", "--dataset", "people")
+    assert invoke(*private(table, *account)).exit_code == 0
+    assert 4 < spent(ledger) <= 5
+    again = invoke(*private(table, *account, "--overwrite"))
+    assert isinstance(again.exception, BudgetError)
+    assert spent(ledger) <= 5
+    # the environment names a ledger as well
+    monkeypatch.setenv("TACIT_LEDGER", str(table.parent / "book.db"))
+    found = invoke(*private(table, "--dataset", "people", "--overwrite"))
+    assert isinstance(found.exception, BudgetError)
+    assert isinstance(invoke(*private(table, "--overwrite")).exception, LedgerError)  # no account for this file
+    # and a release without a guarantee says that it does not count
+    result, _ = release(table, "--label", "state", "--method", "uniform-noise", "--level", 0.1)
+    assert "Nothing is charged" in result["ledger"]
+
+
+def test_what_can_fail_fails_before_the_charge(table, ledger, tmp_path):
+    account = ("--ledger", tmp_path / "book.db", "--dataset", "people")
+    draft = tmp_path / "draft.toml"
+    invoke("tables", "schema", table, "-o", draft)
+    (tmp_path / "file").write_text("")
+    stated = ("--schema", draft)
+    attempts = [
+        (*private(table, *account), "-o", tmp_path / "synthetic.txt"),
+        (*private(table, *account), "-o", tmp_path / "file" / "synthetic.csv"),
+        (*private(table, *account), "-o", table),
+        ("perturb", table, "--method", "private-table", *account, *stated, "-o", tmp_path / "a.csv"),
+        (*private(table, *account), "--categories", "state=ill|well"),
+        (*private(table, *account), "--label", "weight"),
+        (*private(table, *account), "--report", tmp_path / "file"),
+        (*private(table, *account), "--seed", -1),
+        (*private(table, *account), "--level", 2),
+    ]
+    for attempt in attempts:
+        found = invoke(*attempt)
+        assert isinstance(found.exception, InvalidInputError | SystemExit), found.exception
+        assert spent(ledger) == 0, attempt
+    assert not (tmp_path / "a.csv").exists()
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_private_table_from_a_confirmed_schema(table, tmp_path):
+    people = FRAME.with_columns(age=FRAME["age"].round().cast(pl.Int64), patient_id=pl.Series(range(150)))
+    people.write_csv(table)
+    schema = tmp_path / "columns.toml"
+    found = tacit_command("tables", "schema", table, "-o", schema)
+    assert found.returncode == 0, found.stderr
+    assert "your statement that the schema is public" in " ".join(found.stdout.split())
+    assert "look like identifiers or free text: patient_id" in found.stdout
+    assert "which exists" in refused("tables", "schema", table, "-o", schema)
+    run = ("perturb", table, "--method", "private-table", "--schema", schema, "--label", "state", "--epsilon", 5)
+    outputs = ("-o", tmp_path / "out.csv", "--report", tmp_path / "report")
+    assert "a schema that a person has confirmed" in refused(*run, *outputs)
+    assert "age declared twice" in refused(*run, *outputs, "--bounds", "age=0:9")
+    schema.write_text(schema.read_text().replace("public = false", "public = true"))
+    result = json.loads(invoke(*run, *outputs, "--json").stdout)
+    assert result["not_released"] == ["patient_id"]
+    released = pl.read_csv(tmp_path / "out.csv", infer_schema=False)
+    assert released.columns == FRAME.columns
+    assert all(cell.lstrip("-").isdigit() for cell in released["age"])
+    assert "Not released: patient_id" in (tmp_path / "report" / "report.html").read_text()
+
+
+NEIGHBOUR_SCHEMA = """
+version = 1
+public = true
+
+[columns.visits]
+kind = "integer"
+low = 0
+high = 9
+
+[columns.dose]
+kind = "number"
+low = 0
+high = 5
+decimals = 1
+
+[columns.stage]
+kind = "category"
+categories = [3, 1, 2]
+
+[columns.town]
+kind = "category"
+categories = ["Ulm", "Bad Salzuflen-Schötmar", "elsewhere"]
+other = "elsewhere"
+"""
+ROWS = [f"{row % 7},{row % 5}.5,{1 + row % 2},Ulm" for row in range(60)]
+NEW_ROWS = {
+    "another spelling": "3.0,2,3.0,Ulm",
+    "a category that no row had": "3,2.5,2,Bad Salzuflen-Schötmar",
+    "a value that nobody declared": "3,2.5,1,Castrop-Rauxel an der Emscher, Ortsteil Nord".replace(", ", " "),
+    "values beyond the bounds": "99999999999,1e300,1,Ulm",
+    "the longest string": f"3,2.{'5' * 300},1,{'x' * 5000}",
+    "quotes": '" 4 ","2.5"," 1","Ulm"',
+}
+
+
+@pytest.mark.parametrize("place", [0, 30, 60], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("row", NEW_ROWS.values(), ids=NEW_ROWS)
+def test_a_row_more_changes_no_byte_of_the_synthetic_table_but_by_the_noisy_sums(tmp_path, row, place):
+    """The command runs on two neighbouring files with the same answers of the channel: every byte is the same."""
+    (tmp_path / "columns.toml").write_text(NEIGHBOUR_SCHEMA)
+    runs = iter(range(2))
+
+    def run(lines):
+        folder = tmp_path / str(next(runs))
+        folder.mkdir()
+        (folder / "table.csv").write_text("\n".join(["visits,dose,stage,town", *lines]) + "\n")
+        found = invoke(
+            *("perturb", folder / "table.csv", "--method", "private-table", "--schema", tmp_path / "columns.toml"),
+            *("--label", "stage", "--epsilon", 8, "--seed", 1, "--json"),
+            *("-o", folder / "synthetic.csv", "--report", folder / "report"),
+        )
+        assert found.exit_code == 0, found.exception
+        printed = json.loads(found.stdout)
+        del printed["table"], printed["output"]
+        return {"file": (folder / "synthetic.csv").read_bytes(), "printed": json.dumps(printed)}
+
+    assert check_neighbours(run, ROWS, [*ROWS[:place], row, *ROWS[place:]]).largest <= 1
+    written = pl.read_csv(tmp_path / "1" / "synthetic.csv", infer_schema=False)
+    assert set(written["stage"]) <= {"1", "2", "3"}
+    assert set(written["visits"]) <= set("0123456789")
+    assert set(written["town"]) <= {"Ulm", "Bad Salzuflen-Schötmar", "elsewhere"}
+    assert all(len(cell) == 3 for cell in written["dose"])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "Zaphod,1,1,Ulm",
+        "3,Zaphod,1,Ulm",
+        "3,1,Zaphod,Ulm",
+        "4.25,1,1,Ulm",
+        "3,,1,Ulm",
+        "3,1,4711,Ulm",
+        "3,1,,Ulm",
+        "3,1",
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_by_column_alone(tmp_path, row):
+    (tmp_path / "columns.toml").write_text(NEIGHBOUR_SCHEMA)
+    (tmp_path / "table.csv").write_text("\n".join(["visits,dose,stage,town", *ROWS, row]) + "\n")
+    complaint = refused(
+        *("perturb", tmp_path / "table.csv", "--method", "private-table", "--schema", tmp_path / "columns.toml"),
+        *("-o", tmp_path / "synthetic.csv", "--report", tmp_path / "report"),
+    )
+    assert "in the column " in complaint
+    for planted in ("Zaphod", "4.25", "4711", "61", "60"):
+        assert planted not in complaint
+    assert not (tmp_path / "synthetic.csv").exists()
+
+
+def test_a_notebook_gets_what_the_command_writes(table):
+    from tacit.data import CategoryColumn, NumberColumn
+    from tacit.report.tables import compare_table, perturb_table, synthesize_table
+
+    noise = {"label": "state", "level": 0.1, "random_state": 3}
+    result, released = release(
+        *(table, "--label", "state", "--method", "uniform-noise", "--level", 0.1, "--seed", 3),
+    )
+    found = perturb_table(FRAME, "uniform-noise", **noise)
+    assert found.table.select(NUMBERS).to_numpy() == pytest.approx(released.select(NUMBERS).to_numpy())
+    assert json.loads(json.dumps(found.summary)).items() <= result.items()
+    assert "Released as they are: state." in found._repr_html_()
+    pandas = perturb_table(pd.DataFrame(FRAME.to_dict(as_series=False)), "uniform-noise", **noise)
+    assert list(pandas.table["state"]) == list(FRAME["state"])
+    schema = {name: NumberColumn(-5, 15) for name in NUMBERS} | {"state": CategoryColumn(("ill", "well", "unknown"))}
+    synthetic = synthesize_table(pd.DataFrame(FRAME.to_dict(as_series=False)), schema, epsilon=5.0, label="state")
+    assert list(synthetic.table.columns) == FRAME.columns
+    assert "A synthetic table" in synthetic._repr_html_()
+    compared = compare_table(FRAME, label="state", distortions=[0.1], epsilons=[3.0])
+    assert compared.summary["releases"][0] == compared.releases[0].to_dict()
+    assert "Ways to release a table" in compared._repr_html_()
+    for wrong in (np.zeros((3, 2)), FRAME.head(0)):
+        with pytest.raises(InvalidInputError, match=r"a data frame|to have rows"):
+            perturb_table(wrong, "nmf", level=2)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from perturbed_tables import LABELS, TABLE
 
+from tacit.data import NumberColumn
 from tacit.errors import InvalidInputError
 from tacit.measure.attacks import Finding
 from tacit.perturb import compare_releases, named_release
@@ -37,7 +38,7 @@ def test_more_distortion_gives_less_away_and_what_cannot_be_reached_is_said():
         methods=["normal-noise", "constrained-nmf", "private-table"],
         distortions=[0.02, 0.5],
         epsilons=[5.0],
-        bounds=[(-5.0, 15.0)] * 4,
+        schema=NumberColumn(-5.0, 15.0),
         advance=told.append,
     )
     assert told == ["normal-noise", "constrained-nmf", "private-table"]

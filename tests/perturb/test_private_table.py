@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 import tacit
 from tacit.channel import check_neighbours
+from tacit.data import CategoryColumn, NumberColumn, TableSchema
 from tacit.errors import BudgetError, InvalidInputError
 from tacit.perturb import PrivateTable
 from tacit.perturb.copula import (
@@ -25,16 +26,16 @@ FIRST = GENERATOR.normal(size=ROWS)
 TABLE = np.column_stack([FIRST, 0.8 * FIRST + 0.6 * GENERATOR.normal(size=ROWS), GENERATOR.exponential(size=ROWS)])
 CLASSES = np.where(FIRST + GENERATOR.normal(size=ROWS) > 0.5, "ill", "well")
 FRAME = pl.DataFrame({"a": TABLE[:, 0], "b": TABLE[:, 1], "state": CLASSES, "c": TABLE[:, 2]})
-BOUNDS = {"a": (-4, 4), "b": (-4, 4), "c": (0, 8)}
-STATES = {"state": ["well", "ill"]}
+NUMBERS = {"a": NumberColumn(-4, 4), "b": NumberColumn(-4, 4), "c": NumberColumn(0, 8)}
+SCHEMA = {**NUMBERS, "state": CategoryColumn(("well", "ill"))}
 
 
 def private(**settings):
-    return PrivateTable(**{"epsilon": 2.0, "bounds": BOUNDS, "categories": STATES, "label": "state", **settings})
+    return PrivateTable(**{"epsilon": 2.0, "schema": SCHEMA, "label": "state", **settings})
 
 
 def test_without_noise_the_model_is_the_table():
-    model = PrivateTable(epsilon=np.inf, bounds=[(-4, 4), (-4, 4), (0, 8)], bins=40).fit(TABLE)
+    model = PrivateTable(epsilon=np.inf, schema=dict(enumerate(NUMBERS.values())), bins=40).fit(TABLE)
     assert model.count_ == ROWS
     counts, _ = np.histogram(TABLE[:, 0], bins=40, range=(-4, 4))
     np.testing.assert_allclose(model.marginals_[0, :40], counts / ROWS, atol=1e-12)
@@ -50,7 +51,7 @@ def test_the_guarantee_is_for_the_whole_fit_and_names_what_is_public():
     assert model.guarantee_.holds
     assert model.guarantee_.epsilon <= 2.0
     assert model.guarantee_.unit == "row"
-    assert "bounds, categories" in str(model.guarantee_)
+    assert "kinds, bounds, categories" in str(model.guarantee_)
     assert sum(release.count for release in model.guarantee_.releases) >= 2
 
 
@@ -63,7 +64,7 @@ def test_with_noise_it_is_near_the_table():
     assert abs(np.corrcoef(synthetic["a"], synthetic["b"])[0, 1] - 0.8) < 0.15
     for name in ("a", "b", "c"):
         assert abs(synthetic[name].mean() - FRAME[name].mean()) < 0.2
-        assert BOUNDS[name][0] <= synthetic[name].min() <= synthetic[name].max() <= BOUNDS[name][1]
+        assert SCHEMA[name].low <= synthetic[name].min() <= synthetic[name].max() <= SCHEMA[name].high
     # the label still goes with the column that it was made from
     ill, well = (synthetic.filter(pl.col("state") == state)["a"].mean() for state in ("ill", "well"))
     assert ill - well > 0.5
@@ -80,7 +81,9 @@ def test_categories_keep_their_association():
     colour = np.where(generator.random(3000) < 0.8, size, generator.integers(3, size=3000))
     frame = pd.DataFrame({"size": size, "colour": np.array(["red", "green", "blue"])[colour]})
     model = PrivateTable(
-        epsilon=5.0, categories={"size": [0, 1, 2], "colour": ["red", "green", "blue"]}, insecure_seed=0
+        epsilon=5.0,
+        schema={"size": CategoryColumn((0, 1, 2)), "colour": CategoryColumn(("red", "green", "blue"))},
+        insecure_seed=0,
     ).fit(frame)
     synthetic = model.sample(3000, random_state=0)
     assert isinstance(synthetic, pd.DataFrame)
@@ -121,25 +124,24 @@ def test_a_saved_model_samples_the_same(tmp_path):
 
 
 def test_one_column_has_no_correlation_to_pay_for():
-    model = PrivateTable(epsilon=1.0, bounds=(-4, 4)).fit(TABLE[:, :1])
+    model = PrivateTable(epsilon=1.0, schema=NumberColumn(-4, 4)).fit(TABLE[:, :1])
     np.testing.assert_array_equal(model.correlation_, [[1.0]])
     assert model.sample(10).shape == (10, 1)
-    assert clone(model).get_params()["bounds"] == (-4, 4)
+    assert clone(model).get_params()["schema"] == NumberColumn(-4, 4)
 
 
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"bounds": None}, "public bounds or categories for every column"),
-        ({"bounds": {"a": (-4, 4), "b": (-4, 4)}}, "none for c"),
-        ({"bounds": {**BOUNDS, "d": (0, 1)}}, "unknown d"),
-        ({"bounds": {**BOUNDS, "a": (4, -4)}}, "low < high for a"),
-        ({"bounds": {**BOUNDS, "a": (0, np.inf)}}, "low < high for a"),
-        ({"bounds": [(0, 1)] * 3}, "one for each of the 4 columns"),
-        ({"categories": None, "bounds": {**BOUNDS, "state": (0, 1)}}, "the label's classes"),
-        ({"categories": {"state": ["well"]}}, "only the public categories"),
-        ({"categories": {"state": ["well", "well"]}}, "different categories"),
-        ({"categories": {**STATES, "e": [1]}}, "unknown columns e"),
+        ({"schema": None}, "a schema: what is public about every column"),
+        ({"schema": [(0, 1)] * 4}, "a schema: what is public about every column"),
+        ({"schema": {**NUMBERS, "state": ["well", "ill"]}}, "something else for state"),
+        ({"schema": {**SCHEMA, "d": NumberColumn(0, 1)}}, "none called d"),
+        ({"schema": {name: SCHEMA[name] for name in ("a", "b", "state")}}, "nothing about c"),
+        ({"schema": TableSchema(SCHEMA, public=False)}, "a schema that a person has confirmed"),
+        ({"schema": {**NUMBERS, "state": NumberColumn(0, 1)}}, "the label's classes"),
+        ({"schema": {**NUMBERS, "state": CategoryColumn(("well",))}}, "only declared categories in the column state"),
+        ({"schema": {**NUMBERS, "state": CategoryColumn((1, 2))}}, "only declared categories in the column state"),
         ({"label": "sex"}, "label to be a column"),
         ({"bins": 1}, "bins to be an integer of at least 2"),
         ({"epsilon": 0.0}, "epsilon"),
@@ -156,12 +158,12 @@ def test_what_is_not_public_is_refused_before_anything_is_released(settings, com
 def test_tables_that_cannot_be_modelled():
     with pytest.raises(InvalidInputError, match="finite numbers in the column a"):
         private().fit(FRAME.with_columns(a=pl.lit(np.nan)))
-    with pytest.raises(InvalidInputError, match="numbers in the column state"):
-        private(categories=None, label=None, bounds={**BOUNDS, "state": (0, 1)}).fit(FRAME)
+    with pytest.raises(InvalidInputError, match="finite numbers in the column state"):
+        private(label=None, schema={**NUMBERS, "state": NumberColumn(0, 1)}).fit(FRAME)
     with pytest.raises(InvalidInputError, match="rows and columns"):
-        PrivateTable(bounds=(0, 1)).fit(np.zeros(4))
+        PrivateTable(schema=NumberColumn(0, 1)).fit(np.zeros(4))
     with pytest.raises(InvalidInputError, match="a column beside the label"):
-        private(bounds=None).fit(FRAME.select("state"))
+        private(schema={"state": SCHEMA["state"]}).fit(FRAME.select("state"))
     with pytest.raises(InvalidInputError, match="n_rows"):
         private().fit(FRAME).sample(0)
 
@@ -255,7 +257,9 @@ def test_a_replaced_row_uses_most_of_the_bound_and_no_more():
     first, second = np.ones((1, 8)), np.repeat([[1.0, -1.0]], 4, axis=1).reshape(1, 8)
 
     def fit(X):
-        model = PrivateTable(epsilon=50.0, bounds=(-1, 1), bins=4, adjacency="replace-one", insecure_seed=1).fit(X)
+        model = PrivateTable(
+            epsilon=50.0, schema=NumberColumn(-1, 1), bins=4, adjacency="replace-one", insecure_seed=1
+        ).fit(X)
         return {name: getattr(model, name) for name in model._released}
 
     moved = check_neighbours(fit, np.vstack([base, first]), np.vstack([base, second])).moved

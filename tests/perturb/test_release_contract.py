@@ -59,7 +59,7 @@ def test_data_frames_keep_names_order_and_what_was_not_chosen(method, library):
     frame = library.DataFrame({"name": [f"row {i}" for i in range(len(TABLE))], **columns})
     if library is pd:
         frame.index = pd.Index(np.arange(len(frame))[::-1] * 7, name="patient")
-    released = clone(method).set_params(others="pass").fit_transform(frame, LABELS)
+    released = clone(method).set_params(unchanged=["name"]).fit_transform(frame, LABELS)
     assert type(released) is type(frame)
     assert list(released.columns) == list(frame.columns)
     assert list(released["name"]) == list(frame["name"])
@@ -73,14 +73,14 @@ def test_data_frames_keep_names_order_and_what_was_not_chosen(method, library):
 @each_method
 def test_only_chosen_columns_change(method):
     frame = pl.DataFrame(dict(zip(NAMES, TABLE.T, strict=True)))
-    some = clone(method).set_params(columns=["dose", "height"])
+    some = clone(method).set_params(columns=["dose", "height"], unchanged=["weight", "age"])
     released = some.fit_transform(frame, LABELS)
     assert released.columns == NAMES
     assert released["weight"].equals(frame["weight"])
     assert released["age"].equals(frame["age"])
     assert not released["dose"].equals(frame["dose"])
     # the same by place, in an array
-    array = clone(method).set_params(columns=[3, 0]).fit_transform(TABLE, LABELS)
+    array = clone(method).set_params(columns=[3, 0], unchanged=[1, 2]).fit_transform(TABLE, LABELS)
     np.testing.assert_allclose(array[:, [3, 0]], released.select("dose", "height").to_numpy())
     np.testing.assert_array_equal(array[:, [1, 2]], TABLE[:, [1, 2]])
     # and the distortion is that of the chosen ones
@@ -123,7 +123,7 @@ def test_missing_values_are_refused_or_filled_and_counted(method):
         (np.where(np.eye(len(TABLE), 4) > 0, np.inf, TABLE), "infinite numbers"),
         (TABLE.astype(str) + "x", "a table of numbers"),
         (TABLE[:, 0], "a table of numbers"),
-        (pl.DataFrame({"a": TABLE[:, 0], "text": ["x"] * len(TABLE)}), "others='pass'"),
+        (pl.DataFrame({"a": TABLE[:, 0], "text": ["x"] * len(TABLE)}), "name them in unchanged="),
         (pl.DataFrame({"text": ["x"] * len(TABLE)}), "other kinds in the columns text"),
     ],
     ids=["one row", "constant", "infinite", "text", "one column", "text column", "text only"],
@@ -137,17 +137,35 @@ def test_tables_that_cannot_be_released_are_refused(method, table, complaint):
 def test_wrong_choices_are_refused(method):
     frame = pl.DataFrame({"a": TABLE[:, 0], "b": TABLE[:, 1], "text": ["x"] * len(TABLE)})
     for settings, complaint in [
-        ({"columns": ["a", "c"], "others": "pass"}, "which are not there"),
-        ({"columns": ["a", "a"], "others": "pass"}, "each once"),
-        ({"columns": ["text"], "others": "pass"}, "numeric columns to change"),
-        ({"others": "drop"}, "others to be one of"),
+        ({"columns": ["a", "c"]}, "which the table does not have"),
+        ({"columns": ["a", "a"]}, "each once"),
+        ({"columns": ["a", "b", "text"], "unchanged": ()}, "numeric columns to change"),
+        ({"columns": ["a"]}, "neither for b"),
+        ({"columns": ["a", "b"], "unchanged": ["b", "text"]}, "both for b"),
+        ({"unchanged": ["a", "b", "text"]}, "at least one column to change"),
+        ({"unchanged": ["c"]}, "which the table does not have"),
         ({"missing": "zero"}, "missing to be one of"),
         ({"scale": "log"}, "scale to be one of"),
     ]:
         with pytest.raises(InvalidInputError, match=complaint):
-            clone(method).set_params(**{"others": "pass", **settings}).fit(frame, LABELS)
+            clone(method).set_params(**{"unchanged": ["text"], **settings}).fit(frame, LABELS)
     with pytest.raises(InvalidInputError, match="same columns"):
         clone(method).fit(TABLE, LABELS).transform(TABLE[:, :3])
+
+
+def test_columns_that_look_like_identifiers_are_refused_unless_named():
+    columns = dict(zip(NAMES, TABLE.T, strict=True))
+    numbers = np.random.default_rng(0).permutation(len(TABLE))
+    method = AdditiveNoise(0.1, random_state=0)
+    for name in ("patient_id", "number"):
+        frame = pl.DataFrame({**columns, name: numbers})
+        with pytest.raises(InvalidInputError, match=f"look like identifiers; got {name}"):
+            method.fit(frame)
+        released = clone(method).set_params(unchanged=[name]).fit_transform(frame)
+        assert released[name].equals(frame[name])
+        released = clone(method).set_params(columns=[*NAMES, name]).fit_transform(frame)
+        assert not released[name].equals(frame[name])
+    method.fit(pl.DataFrame({**columns, "number": numbers // 2}))
 
 
 @each_method

@@ -157,6 +157,10 @@ def account(ledger: Path | None, dataset: str | None, data: Path) -> dict[str, A
     The account is named as `tacit budget open` names it: by its name, or by the content of the whole of `data`.
     """
     if ledger is None:
+        if dataset is not None:
+            raise InvalidInputError(
+                "a ledger for the account", words("--dataset without --ledger"), "Give --ledger, or set TACIT_LEDGER."
+            )
         return {}
     from tacit.privacy.fingerprint import fingerprint
 

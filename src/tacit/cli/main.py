@@ -15,6 +15,7 @@ from tacit.cli.measure import app as measure
 from tacit.cli.parties import app as parties
 from tacit.cli.perturb import perturb
 from tacit.cli.recommend import recommend
+from tacit.cli.tables import app as tables
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -31,6 +32,7 @@ app.command()(perturb)
 app.command()(calibrate)
 app.add_typer(fit, name="fit")
 app.add_typer(parties, name="parties")
+app.add_typer(tables, name="tables")
 app.add_typer(measure, name="measure")
 app.add_typer(budget, name="budget")
 

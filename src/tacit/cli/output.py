@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +48,15 @@ def refuse_existing(*paths: Path, overwrite: bool) -> None:
             words(f"{listed(taken)}, which {'exist' if len(taken) > 1 else 'exists'}"),
             "Give another output, or --overwrite.",
         )
+
+
+def refuse_unwritable(*paths: Path) -> None:
+    """Raise if one of these files could not be written, as far as can be known before it is. Call it before any charge."""
+    for path in paths:
+        above = next(parent for parent in path.absolute().parents if parent.exists())
+        if not above.is_dir() or not os.access(above, os.W_OK) or path.is_dir():
+            got = f"{path}, which is a folder" if path.is_dir() else f"{path}, below {above}"
+            raise InvalidInputError("output files that can be written", words(got), "Give another output.")
 
 
 @contextmanager

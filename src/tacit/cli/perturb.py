@@ -3,134 +3,307 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.cli.output import print_json, print_table, progress
+from tacit.cli.budget import account
+from tacit.cli.output import print_json, print_table, progress, refuse_existing, refuse_unwritable
+from tacit.cli.read_table import read_table
 from tacit.errors import InvalidInputError, parameter, words
 
-TABLE = typer.Argument(help="The table: csv, csv.gz or parquet, with names of columns.")
+if TYPE_CHECKING:
+    from tacit.data.schema import ColumnSpec, TableSchema
+
+TABLE = typer.Argument(help="The table: csv, csv.gz, tsv or parquet, with names of columns.")
 OUTPUT = typer.Option(Path("release.csv"), "--output", "-o", help="File to write the release to: csv or parquet.")
 REPORT = typer.Option(Path("tacit-perturb"), help="Folder for report.html and result.json, which are for the holder.")
 SETTINGS = typer.Option([], "--set", help="A further setting of the method, as in eta=0.2; may be repeated.")
+SCHEMA = typer.Option(None, help="private-table: public schema of the columns, toml or json; see tacit tables schema.")
+LEDGER = typer.Option(
+    None,
+    envvar="TACIT_LEDGER",
+    help="private-table: ledger to charge; the account is --dataset, or the content of TABLE.",
+)
+
+PRIVATE = "private-table"
+ALWAYS = {"table", "report", "overwrite", "as_json"}
+STATED = {"schema", "bounds", "integers", "categories"}
+USED_BY_PRIVATE = ALWAYS | STATED | {"method", "output", "label", "epsilon", "delta", "seed", "ledger", "dataset"}
+USED_BY_COMPARE = ALWAYS | {
+    *("compare", "label", "columns", "missing", "distortions", "epsilons", "delta", "clusters", "seed"),
+    *("schema", "bounds", "integers"),
+}
+USED_BY_METHODS = ALWAYS | {
+    *(
+        "method",
+        "output",
+        "label",
+        "level",
+        "target_distortion",
+        "columns",
+        "unchanged",
+        "left_out",
+        "missing",
+        "settings",
+    ),
+}
+PARAMETERS = {"clusters": "n_clusters", "seed": "random_state", "hide": "hide"}
+"""Options that some methods use, and the parameter by which a method shows that it does."""
+HAVE_OPTIONS = {"level", "target_distortion", "columns", "unchanged", "missing", *PARAMETERS.values()}
 
 
 def perturb(
+    context: typer.Context,
     table: Path = TABLE,
     method: str = typer.Option("compressed-nmf", help="A method by name, or private-table; see the documentation."),
     target_distortion: float | None = typer.Option(None, help="Value difference to reach."),
     level: float | None = typer.Option(None, help="The method's own setting, in place of a target."),
     columns: str | None = typer.Option(
-        None, help="Columns to change, as in age,income; all numeric ones if not given."
+        None, help="Columns to change, as in age,income; all but those passed or dropped."
     ),
+    unchanged: str | None = typer.Option(None, "--pass", help="Columns to release as they are, as in zip,date."),
+    left_out: str | None = typer.Option(None, "--drop", help="Columns that are not released, as in name,id."),
     label: str | None = typer.Option(None, help="Column with classes: never changed, used by methods that need it."),
-    others: str = typer.Option("refuse", help="Columns that are not numbers: refuse the table, or pass them on."),
     missing: str = typer.Option("refuse", help="Missing values: refuse, or fill by mean or median."),
     hide: str | None = typer.Option(None, help="hide-membership: rows to move, as in '3=anywhere else,7=2'."),
     settings: list[str] = SETTINGS,
     epsilon: float = typer.Option(1.0, help="private-table: total privacy loss."),
     delta: float = typer.Option(1e-6, help="private-table: failure probability."),
+    schema: Path | None = SCHEMA,
     bounds: str | None = typer.Option(None, help="private-table: public bounds, as in age=0:120,income=0:1e6."),
+    integers: str | None = typer.Option(
+        None, help="private-table: which columns of --bounds hold integers, as in age."
+    ),
     categories: str | None = typer.Option(None, help="private-table: public values, as in 'sex=f|m,state=a|b|c'."),
+    ledger: Path | None = LEDGER,
+    dataset: str | None = typer.Option(None, help="private-table: the ledger's account."),
     compare: bool = typer.Option(False, "--compare", help="Measure all methods, and draw use against leak."),
     distortions: str = typer.Option("0.05,0.1,0.2,0.4", help="--compare: distortions to try."),
     epsilons: str = typer.Option("0.5,1,3,10", help="--compare: losses to try for the private table."),
     clusters: int = typer.Option(3, help="Number of clusters, for methods and measures that have them."),
-    seed: int | None = typer.Option(None, help="Makes the release repeatable. Whoever knows it can undo noise."),
+    seed: int | None = typer.Option(
+        None, help="Makes the release repeatable. Whoever knows it can undo noise; that of private-table has no seed."
+    ),
     output: Path = OUTPUT,
     report: Path = REPORT,
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace output and report if they exist."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object and no progress."),
 ) -> None:
     """Release a table in changed form. Only private-table has a guarantee: measure the others before they leave.
 
-    Writes the release, and a folder with report.html and result.json, which are for the holder.
+    Writes the release, and a folder with report.html and result.json, which are for the holder. A column leaves as it is only if
+    --pass or --label names it. private-table takes what is public about the columns from --schema or from --bounds, --integers
+    and --categories, and nothing of it from the rows.
     """
-    from tacit.cli.perturb_tables import read_table
-
-    frame = read_table(table)
+    _refuse_unused(context, method, compare)
+    pages = (report / "report.html", report / "result.json")
     if compare:
-        from tacit.cli.perturb_compare import compare_methods
-
-        result = compare_methods(
-            frame,
+        refuse_existing(*pages, overwrite=overwrite)
+        stated = _stated(schema, bounds, integers, None) if schema or bounds or integers else None
+        _compare(
+            table,
             label=label,
-            columns=columns,
+            columns=_names(columns),
             distortions=_numbers(distortions, "--distortions"),
             epsilons=_numbers(epsilons, "--epsilons"),
             delta=delta,
-            bounds=bounds,
-            clusters=clusters,
+            schema=stated,
+            n_clusters=clusters,
             missing=missing,
-            seed=0 if seed is None else seed,
+            random_state=0 if seed is None else seed,
             folder=report,
-            quiet=as_json,
+            as_json=as_json,
         )
-        _show_comparison(result, report, as_json)
         return
-    chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    with progress(3, quiet=as_json) as advance:
-        advance("releasing")
-        if method == "private-table":
-            from tacit.cli.perturb_tables import release_privately
+    if not output.name.lower().endswith((".csv", ".parquet")):
+        raise InvalidInputError(
+            "an output that ends in .csv or .parquet", parameter(str(output)), "Give the file one of these endings."
+        )
+    refuse_existing(output, *pages, overwrite=overwrite)
+    refuse_unwritable(output, *pages)
+    from tacit.report.tables import perturb_table, synthesize_table
 
-            released, found = release_privately(
-                frame, epsilon=epsilon, delta=delta, bounds=bounds, categories=categories, label=label, seed=seed
+    with progress(2, quiet=as_json) as advance:
+        advance("releasing")
+        if method == PRIVATE:
+            found = synthesize_table(
+                read_table(table, as_text=True),
+                _stated(schema, bounds, integers, categories),
+                epsilon=epsilon,
+                delta=delta,
+                label=label,
+                random_state=seed,
+                **account(ledger, dataset, table),
             )
         else:
-            from tacit.cli.perturb_tables import release_changed
-
             given: dict[str, Any] = {
-                "level": level,
-                "target_distortion": target_distortion,
-                "columns": chosen,
-                "random_state": seed,
+                **dict(_setting(text) for text in settings),
+                **{"level": level, "target_distortion": target_distortion, "missing": missing},
+                **{"columns": _names(columns), "unchanged": _names(unchanged)},
+                **_own_options(method, clusters=clusters, seed=seed, hide=None if hide is None else _wishes(hide)),
             }
-            given |= {"others": others, "missing": missing, **dict(_setting(text) for text in settings)}
-            released, found = release_changed(frame, method, given, label=label, hide=hide, clusters=clusters)
-        advance("writing the report")
-        _write(released, output)
-        from tacit.cli.perturb_report import write_report
-
-        result = {"table": str(table), "method": method, "output": str(output), "label": label, **found}
-        write_report(frame, released, result, report)
+            found = perturb_table(read_table(table), method, label=label, left_out=_names(left_out) or (), **given)
+        advance("writing")
+        _write(found.table, output)
+        found.summary.update(table=str(table), output=str(output))
+        if ledger is not None and method != PRIVATE:
+            found.summary["ledger"] = "Nothing is charged: this release has no guarantee, and no account covers it."
+        found.write(report)
     if as_json:
-        print_json(result)
+        print_json(found.summary)
         return
-    typer.echo(result["guarantee"]["sentence"])
-    for name, value in result["measures"].items():
+    _show_release(found.summary, report)
+
+
+def _show_release(summary: dict[str, Any], folder: Path) -> None:
+    typer.echo(summary["guarantee"]["sentence"])
+    if "ledger" in summary:
+        typer.echo(summary["ledger"])
+    for name, value in summary["measures"].items():
         typer.echo(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
-    typer.echo(f"Release: {output}; report: {report / 'report.html'}")
+    if summary["unchanged"]:
+        typer.echo(f"Released as they are: {', '.join(summary['unchanged'])}")
+    typer.echo(f"Release: {summary['output']}; report: {folder / 'report.html'}")
+    if summary["method"] != PRIVATE:
+        from tacit.report.tables import measure_options
+
+        typer.echo(f"Before it leaves: tacit measure {summary['table']} {summary['output']}{measure_options(summary)}")
 
 
-def _show_comparison(result: dict[str, Any], folder: Path, as_json: bool) -> None:
+def _compare(table: Path, *, folder: Path, as_json: bool, **settings: Any) -> None:
+    from tacit.report.tables import N_COMPARED, compare_table
+
+    with progress(N_COMPARED, quiet=as_json) as advance:
+        found = compare_table(read_table(table), **settings, advance=advance)
+    found.write(folder)
     if as_json:
-        print_json(result)
+        print_json(found.summary)
         return
     rows = [
         [
-            point["method"],
-            point["setting"],
-            "" if point["utility"] is None else f"{point['utility']:.3f}",
-            "" if point["leak"] is None else f"{point['leak']:.3f}",
-            point["note"],
+            point.method,
+            point.setting,
+            "" if point.utility is None else f"{point.utility:.3f}",
+            "" if point.leak is None else f"{point.leak:.3f}",
+            point.note,
         ]
-        for point in result["releases"]
+        for point in found.releases
     ]
-    print_table(result["title"], ["method", "setting", result["utility"], "leak", ""], rows)
-    typer.echo(result["verdict"])
+    print_table(found.summary["title"], ["method", "setting", found.summary["utility"], "leak", ""], rows)
+    typer.echo(found.summary["verdict"])
     typer.echo(f"Report: {folder / 'report.html'}")
 
 
+def _refuse_unused(context: typer.Context, method: str, compare: bool) -> None:
+    """Raise if an option was given that this method, or the comparison, does not use."""
+    what, used = method, USED_BY_PRIVATE
+    if compare:
+        what, used = "--compare", USED_BY_COMPARE
+    elif method != PRIVATE:
+        from tacit.perturb.named import RELEASES, accepts
+        from tacit.validation import check_choice
+
+        check_choice(method, "method", (*RELEASES, PRIVATE))
+        used = USED_BY_METHODS | {name for name, setting in PARAMETERS.items() if accepts(method, setting)}
+    given = [
+        option.opts[0]
+        for option in context.command.params
+        if option.name not in used and _is_given(context, option.name or "")
+    ]
+    if given:
+        raise InvalidInputError(
+            f"only options that {what} uses",
+            words(", ".join(given)),
+            "Leave them out: they would have no effect.",
+        )
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Return whether an option stands on the command line, and not in the environment or nowhere."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _own_options(method: str, **given: Any) -> dict[str, Any]:
+    """Return the options that some methods have, by the parameters of this one."""
+    from tacit.perturb.named import accepts
+
+    return {PARAMETERS[name]: value for name, value in given.items() if accepts(method, PARAMETERS[name])} | (
+        {"random_state": 0} if method == "hide-membership" and given["seed"] is None else {}
+    )  # the clusters of hide-membership must have the numbers that --hide uses
+
+
 def _write(released: Any, output: Path) -> None:
+    """Write beside and rename: a crash leaves no half of a release that was paid for."""
     output.parent.mkdir(parents=True, exist_ok=True)
+    partial = output.with_name(output.name + ".partial")
     if output.name.lower().endswith(".parquet"):
-        released.write_parquet(output)
-    elif output.name.lower().endswith(".csv"):
-        released.write_csv(output)
+        released.write_parquet(partial)
     else:
-        raise InvalidInputError("an output that ends in .csv or .parquet", parameter(str(output)), "Name it so.")
+        released.write_csv(partial)
+    os.replace(partial, output)
+
+
+def _stated(schema: Path | None, bounds: str | None, integers: str | None, categories: str | None) -> TableSchema:
+    """Return what the options say about the columns, together with the schema file if there is one."""
+    from tacit.data.schema import CategoryColumn, IntegerColumn, NumberColumn, TableSchema
+
+    whole, pairs = _names(integers) or [], _bounds(bounds)
+    strange = [name for name in whole if name not in pairs]
+    if strange:
+        raise InvalidInputError(
+            "--integers to name columns of --bounds", words(", ".join(strange)), "Give their bounds too."
+        )
+    columns: dict[str, ColumnSpec] = {}
+    for name, (low, high) in pairs.items():
+        columns[name] = IntegerColumn(_integer(low), _integer(high)) if name in whole else NumberColumn(low, high)
+    twice = [name for name in _categories(categories) if name in columns]
+    if twice:
+        raise InvalidInputError(
+            "each column in --bounds or in --categories", words(f"both for {', '.join(twice)}"), "Decide for one."
+        )
+    columns |= {name: CategoryColumn(tuple(values)) for name, values in _categories(categories).items()}
+    options = TableSchema(columns)
+    return options if schema is None else TableSchema.load(schema).joined(options)
+
+
+def _integer(value: float) -> int:
+    if value != int(value):
+        raise InvalidInputError("whole numbers as bounds of --integers", parameter(value), "Round them outwards.")
+    return int(value)
+
+
+def _bounds(text: str | None) -> dict[str, tuple[float, float]]:
+    """Return bounds by column from text as in ``age=0:120,income=0:1e6``."""
+    found = {}
+    for part in _names(text) or []:
+        name, _, pair = part.partition("=")
+        low, _, high = pair.partition(":")
+        try:
+            found[name.strip()] = float(low), float(high)
+        except ValueError:
+            raise InvalidInputError(
+                "bounds as in age=0:120,income=0:1e6", parameter(part), "Give NAME=LOW:HIGH."
+            ) from None
+    return found
+
+
+def _categories(text: str | None) -> dict[str, list[str]]:
+    """Return values by column from text as in ``sex=f|m``; they are text, and cells have to match them to the letter."""
+    found: dict[str, list[str]] = {}
+    for part in _names(text) or []:
+        name, sign, values = part.partition("=")
+        if not sign:
+            raise InvalidInputError("categories as in sex=f|m,state=a|b", parameter(part), "Give NAME=VALUE|VALUE.")
+        found[name.strip()] = values.split("|")
+    return found
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _numbers(text: str, name: str) -> list[float]:
@@ -148,8 +321,20 @@ def _numbers(text: str, name: str) -> list[float]:
 def _setting(text: str) -> tuple[str, Any]:
     name, sign, value = text.partition("=")
     if not sign or not name:
-        raise InvalidInputError("a setting as in eta=0.2", words(text), "Give --set NAME=VALUE.")
+        raise InvalidInputError("a setting as in eta=0.2", parameter(text), "Give --set NAME=VALUE.")
+    if name in HAVE_OPTIONS:
+        raise InvalidInputError("settings that have no option of their own", parameter(name), "Give its option.")
     try:
         return name, json.loads(value)
     except json.JSONDecodeError:
         return name, value
+
+
+def _wishes(text: str) -> dict[int, Any]:
+    found: dict[int, Any] = {}
+    for part in text.split(","):
+        row, _, target = (piece.strip() for piece in part.partition("="))
+        if not row.isdigit() or not target:
+            raise InvalidInputError("--hide as in '3=anywhere else,7=2'", parameter(part), "Give ROW=CLUSTER.")
+        found[int(row)] = int(target) if target.isdigit() else target
+    return found

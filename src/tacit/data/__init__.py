@@ -12,18 +12,24 @@ from tacit.data.documents import Documents, make_documents
 from tacit.data.images import Images, make_images
 from tacit.data.pictures import Pictures, read_pictures
 from tacit.data.ratings import Ratings, make_ratings
+from tacit.data.schema import CategoryColumn, ColumnSpec, IntegerColumn, NumberColumn, TableSchema
 from tacit.data.tables import Matrix, read_matrix, read_terms
 from tacit.data.tensors import Coupled, make_coupled
 from tacit.data.texts import TermCounts, TermWeights, Texts, read_texts, term_counts, tfidf
 
 __all__ = [
+    "CategoryColumn",
+    "ColumnSpec",
     "Contaminated",
     "Coupled",
     "Documents",
     "Images",
+    "IntegerColumn",
     "Matrix",
+    "NumberColumn",
     "Pictures",
     "Ratings",
+    "TableSchema",
     "TermCounts",
     "TermWeights",
     "Texts",

@@ -15,8 +15,17 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
-def read_frame(path: str | Path) -> pl.DataFrame:
-    """Read a CSV (also compressed), TSV or Parquet file with named columns."""
+def read_frame(path: str | Path, *, as_text: bool = False) -> pl.DataFrame:
+    """Read a CSV (also compressed), TSV or Parquet file with named columns.
+
+    Parameters
+    ----------
+    path : str or Path
+    as_text : bool
+        Read every cell of a CSV or TSV file as text. Otherwise all cells of a column decide together on its type, which must
+        not happen to private rows: one of them could change how all others are read. The columns of a Parquet file have the
+        types that the file states.
+    """
     import polars as pl
 
     file = existing_file(path)
@@ -29,7 +38,8 @@ def read_frame(path: str | Path) -> pl.DataFrame:
     if name.endswith((".csv", ".csv.gz", ".tsv")):
         with reading(file, "a table in CSV with column names in its first line", pl.exceptions.PolarsError):
             # all lines decide on the type of a column, not the first hundred
-            table = pl.read_csv(file, separator="\t" if name.endswith(".tsv") else ",", infer_schema_length=None)
+            separator = "\t" if name.endswith(".tsv") else ","
+            table = pl.read_csv(file, separator=separator, infer_schema=not as_text, infer_schema_length=None)
         if _looks_like_a_record(table.columns):
             raise InvalidInputError(
                 f"the first line of {file} to have the names of the columns",

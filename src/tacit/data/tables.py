@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.data.files import existing_file, reading
 from tacit.data.frames import read_frame
-from tacit.errors import InvalidInputError, kind_of, parameter, words
+from tacit.errors import InvalidInputError, kind_of, listed, parameter, words
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -156,13 +156,13 @@ def _read_table(file: Path) -> Matrix:
     if text:
         raise InvalidInputError(
             f"all columns of {file} to be numbers",
-            words(f"other kinds in {_listed(text)}"),
+            words(f"other kinds in {listed(text)}"),
             "Drop these columns, or code them as numbers.",
         )
     gaps = [name for name, count in zip(table.columns, table.null_count().row(0), strict=True) if count]
     if gaps:
         raise InvalidInputError(
-            f"{file} to have no empty cells", words(f"some in {_listed(gaps)}"), "Fill them or drop the records."
+            f"{file} to have no empty cells", words(f"some in {listed(gaps)}"), "Fill them or drop the records."
         )
     kind = pl.Float32 if set(table.dtypes) == {pl.Float32} else pl.Float64
     X = np.ascontiguousarray(table.select(pl.all().cast(kind)).to_numpy())
@@ -203,8 +203,3 @@ def _check(matrix: Matrix, file: Path) -> None:
         raise InvalidInputError(
             f"{file} to have finite numbers", words("NaN or infinity"), "Fill them or drop the records."
         )
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

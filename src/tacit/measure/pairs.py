@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, listed, words
 from tacit.measure.matrices import as_dense
 
 
@@ -101,12 +101,6 @@ def refuse_constant(table: NDArray[np.float64], names: tuple[str, ...]) -> None:
             words(f"a single value in {listed(constant)}"),
             "Leave constant columns out: there is nothing to compare or to hide in them.",
         )
-
-
-def listed(names: list[str]) -> str:
-    """Return names as a readable list, cut short when it is long."""
-    shown = ", ".join(map(str, names[:5]))
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 def _in_order(table: NDArray[np.float64], names: tuple[str, ...], wanted: tuple[str, ...]) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from tacit.measure.attacks import (
     noise_estimation,
     record_linkage,
     spectral_filtering,
+    unchanged_linkage,
 )
 from tacit.measure.attempts import Attempts
 from tacit.measure.classifiers import CLASSIFIERS
@@ -42,7 +43,7 @@ ROWS_FOR_USE = 20_000
 # Squares, and sums of them, of values and of differences between these sizes can be computed.
 _SMALLEST, _LARGEST = 1e-100, 1e100
 NEIGHBOURS, CLUSTERS = 10, 5
-"""What is looked for if nothing is asked: so many neighbours, and without classes so many clusters."""
+"""The number of neighbours, and without classes the number of clusters, if none is given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +97,7 @@ def measure_release(
     released: Any,
     labels: Any = None,
     *,
+    unchanged: Any = None,
     n_neighbours: int | None = None,
     n_clusters: int | None = None,
     classifiers: Sequence[str] = CLASSIFIERS,
@@ -119,7 +121,9 @@ def measure_release(
     original, released : array-like or data frame of shape (n_rows, n_columns)
         The table, without labels and without constant columns, and its release.
     labels : array-like of shape (n_rows,), optional
-        The class of each row.
+        The class of each row. No attack uses it.
+    unchanged : array-like or data frame of shape (n_rows, n_unchanged), optional
+        Columns, of any kind, that were released as they are. Rows are linked by them, alone and together with the others.
     n_neighbours : int, optional
         The k of the neighbour metrics; 10 if not given.
     n_clusters : int, optional
@@ -169,7 +173,15 @@ def measure_release(
         chosen = some[_with_company(classes[some], attempts)]
         panel = _panel(pair, classes, chosen, names, attempts, test_rows=test_rows, random_state=random_state)
     advance("attacks")
-    tried = (attempts.take(name, partial(run, original, released, random_state)) for name, run in ATTACKS.items())
+    runs: dict[str, Callable[[], Finding]] = {
+        name: partial(run, original, released, random_state) for name, run in ATTACKS.items()
+    }
+    if unchanged is not None:
+        runs["record linkage"] = partial(
+            record_linkage, original, released, unchanged=unchanged, random_state=random_state
+        )
+        runs = {"linkage by unchanged columns": partial(unchanged_linkage, unchanged), **runs}
+    tried = (attempts.take(name, run) for name, run in runs.items())
     attacks = tuple(finding for finding in tried if finding is not None)
     advance("report")
     return ReleaseMeasures(distortion, count, accuracy, panel, attacks, attempts.left_out)
@@ -227,7 +239,7 @@ def _panel(
     """Return the scores of those classifiers that can be had; all of them split the rows alike."""
     found = np.unique(classes[rows])
     if len(found) < 2:
-        got = f"one, {found[0]}" if len(found) else "none"
+        got = "one" if len(found) else "none"
         attempts.left_out["classifiers"] = f"need at least two classes with at least two rows each; got {got}"
         return ()
     parts = pair.original[rows], pair.released[rows], classes[rows]
@@ -260,6 +272,7 @@ def _in_deviations(pair: Pair) -> Pair:
 def _some_rows(n_rows: int, seed: int) -> NDArray[np.intp]:
     if n_rows <= ROWS_FOR_USE:
         return np.arange(n_rows)
+    # A choice by place with a public seed is fine here: a measurement carries no guarantee and stays with the holder.
     return np.sort(np.random.default_rng(seed).choice(n_rows, ROWS_FOR_USE, replace=False))
 
 

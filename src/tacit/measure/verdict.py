@@ -83,7 +83,9 @@ def _strength(finding: Finding) -> float:
 
 def _in_words(finding: Finding) -> str:
     if isinstance(finding, Linkage):
-        return f"record linkage finds {finding.recovered:.1%} of the rows, where guessing finds {finding.baseline:.2%}"
+        return (
+            f"{finding.attack} finds {finding.recovered:.1%} of the rows, where guessing finds {finding.baseline:.2%}"
+        )
     if isinstance(finding, Reconstruction):
         return f"{finding.attack} recovers {max(finding.recovered, 0):.0%} of the variance of the original values"
     return f"{finding.attack} has {finding.measure} {finding.recovered:.3f}, without the release {finding.baseline:.3f}"

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, listed, words
 from tacit.measure import value_difference
 from tacit.perturb.scaling import Scaling
 from tacit.perturb.search import Range, reach
-from tacit.perturb.table import Chosen, fill_missing, listed, read_chosen
+from tacit.perturb.table import Chosen, fill_missing, read_chosen
 from tacit.privacy.entropy import insecure_generator
 from tacit.privacy.guarantee import Guarantee
 from tacit.validation import check_positive, check_seed, reason_of
@@ -40,7 +40,7 @@ class Release(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
     level: float | None
     target_distortion: float | None
     columns: Any
-    others: str
+    unchanged: Any
     missing: str
     scale: str
     random_state: int | None
@@ -116,7 +116,7 @@ class Release(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
         return None if name == "target_distortion" else self._check_level(value)
 
     def _read(self, X: Any, *, reset: bool) -> Chosen:
-        chosen = read_chosen(X, self.columns, self.others)
+        chosen = read_chosen(X, self.columns, self.unchanged)
         try:
             validate_data(
                 self, chosen.table if isinstance(chosen.table, np.ndarray) else X, reset=reset, skip_check_array=True

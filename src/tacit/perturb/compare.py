@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.schema import CategoryColumn, ColumnSpec, NumberColumn, TableSchema
 from tacit.errors import InvalidInputError, words
 from tacit.measure import attacks as attacking
 from tacit.measure import classifier_scores, clustering_accuracy, label_agreement
@@ -18,7 +19,7 @@ from tacit.measure.attempts import Attempts
 from tacit.measure.clusters import cluster_labels
 from tacit.perturb.base import check_varied
 from tacit.perturb.clusters import k_means
-from tacit.perturb.named import NEED_LABELS, RELEASES, named_release
+from tacit.perturb.named import NEED_LABELS, RELEASES, accepts, named_release
 from tacit.perturb.private_table import PrivateTable
 from tacit.validation import check_seed
 
@@ -26,7 +27,7 @@ PRIVATE = "private-table"
 COMPARED = (*(name for name in RELEASES if name != "hide-membership"), PRIVATE)
 TEST_SHARE = 0.3
 LEAST_ROWS = 10
-BOUNDS_FROM_DATA = "bounds taken from the data, for this comparison only: a real release needs public ones"
+BOUNDS_FROM_DATA = "bounds taken from the data, for this comparison only: a real release needs a public schema"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def compare_releases(
     distortions: Sequence[float] = (0.05, 0.1, 0.2, 0.4),
     epsilons: Sequence[float] = (0.5, 1.0, 3.0, 10.0),
     delta: float = 1e-6,
-    bounds: Any = None,
+    schema: Any = None,
     classifier: str = "logistic-l1",
     n_clusters: int = 3,
     settings: Mapping[str, Any] | None = None,
@@ -89,22 +90,27 @@ def compare_releases(
     methods : sequence of str
     distortions : sequence of float
         Value differences to reach. A method that cannot says so in its note.
-    epsilons, delta, bounds
-        For the private table; bounds as one pair a column. They are taken from the data if not given, which is noted: fit for a
-        comparison, not for a release.
+    epsilons, delta
+        For the private table.
+    schema : TableSchema, mapping from str to ColumnSpec, or ColumnSpec, optional
+        For the private table: what is public about the columns of `table`, by the names in `names`. If it is not given, bounds
+        are taken from the data, and a note says so: good enough for a comparison, not for a release. The classes are always
+        those of `labels`.
     classifier : str
         See `tacit.measure.CLASSIFIERS`.
     n_clusters : int
     settings : mapping, optional
         Further settings of methods that have them, as ``{"scale": "range"}``.
     names : sequence of str, optional
-        Of the columns, for messages.
+        Names of the columns; their places if not given.
     random_state : int
     advance : callable
         Told the name of each method before it runs.
     """
     seed = check_seed(random_state)
-    check_varied(table, [str(place) for place in range(table.shape[1])] if names is None else names)
+    columns = tuple(str(place) for place in range(table.shape[1])) if names is None else tuple(names)
+    check_varied(table, columns)
+    specs = None if schema is None else list(TableSchema.of(schema, columns).for_columns(columns).values())
     kept_out = rows_kept_out(labels, len(table), seed)
     rows, others = table[~kept_out], table[kept_out]
     classes = None if labels is None else (np.asarray(labels)[~kept_out], np.asarray(labels)[kept_out])
@@ -113,7 +119,7 @@ def compare_releases(
     for name in methods:
         advance(name)
         if name == PRIVATE:
-            found += [judge.private(epsilon, delta, bounds) for epsilon in epsilons]
+            found += [judge.private(epsilon, delta, specs) for epsilon in epsilons]
         elif name in NEED_LABELS and labels is None:
             found.append(Compared(name, "", note="needs labels"))
         else:
@@ -134,9 +140,9 @@ class _Judge:
 
     def release(self, name: str, target: float, settings: dict[str, Any]) -> Compared:
         setting = f"distortion {target:g}"
-        if "nmf" in name and name != "nmf":
-            settings["n_clusters"] = self.n_clusters
-        method = named_release(name, target_distortion=target, random_state=self.seed, **settings)
+        usual = {"n_clusters": self.n_clusters, "random_state": self.seed}
+        settings = {**{key: value for key, value in usual.items() if accepts(name, key)}, **settings}
+        method = named_release(name, target_distortion=target, **settings)
         try:
             released = method.fit_transform(self.rows, None if self.classes is None else self.classes[0])
         except InvalidInputError as error:
@@ -150,22 +156,19 @@ class _Judge:
         )
         return self._measured(name, setting, released, utility, distortion=method.distortion_)
 
-    def private(self, epsilon: float, delta: float, bounds: Any) -> Compared:
+    def private(self, epsilon: float, delta: float, specs: Sequence[ColumnSpec] | None) -> Compared:
         setting = f"epsilon {epsilon:g}"
-        note = "" if bounds is not None else BOUNDS_FROM_DATA
-        limits = np.column_stack([self.rows.min(axis=0), self.rows.max(axis=0)]) if bounds is None else bounds
+        note = "" if specs is not None else BOUNDS_FROM_DATA
         width = self.rows.shape[1]
-        data, categories, pairs = self.rows, None, dict(zip(map(str, range(width)), np.asarray(limits), strict=True))
+        if specs is None:
+            specs = [NumberColumn(column.min(), column.max()) for column in self.rows.T]
+        columns: dict[str, ColumnSpec] = {str(place): spec for place, spec in enumerate(specs)}
+        data, label = self.rows, None
         if self.classes is not None:
             names, codes = np.unique(self.classes[0], return_inverse=True)
-            data, categories = np.column_stack([self.rows, codes]), {str(width): list(range(len(names)))}
-        model = PrivateTable(
-            epsilon=epsilon,
-            delta=delta,
-            bounds=pairs,
-            categories=categories,
-            label=None if categories is None else width,
-        )
+            data, label = np.column_stack([self.rows, codes]), str(width)
+            columns[label] = CategoryColumn(tuple(range(len(names))))
+        model = PrivateTable(epsilon=epsilon, delta=delta, schema=columns, label=label)
         try:
             model.fit(data)
         except InvalidInputError as error:
@@ -228,6 +231,7 @@ def rows_kept_out(labels: Any, n_rows: int, seed: int) -> NDArray[np.bool_]:
                 "Give another label, or none to compare by clusters.",
             )
     groups = np.zeros(n_rows, dtype=np.intp) if labels is None else np.unique(labels, return_inverse=True)[1]
+    # A split by place with a public seed is fine here: everything that is computed from it stays with the holder.
     generator = np.random.default_rng(seed)
     kept = np.zeros(n_rows, dtype=bool)
     for group in range(int(groups.max()) + 1):

@@ -42,7 +42,7 @@ class CompressedNMF(Release):
         Another name of `beta`.
     target_distortion : float, optional
         In their place: the value difference to reach.
-    columns, others, missing, scale, random_state
+    columns, unchanged, missing, scale, random_state
         As in `AdditiveNoise`; with ``scale="none"`` the table must not have negative entries. `random_state` is that of
         k-means and protects nothing.
 
@@ -85,7 +85,7 @@ class CompressedNMF(Release):
         level: float | None = None,
         target_distortion: float | None = None,
         columns: Any = None,
-        others: str = "refuse",
+        unchanged: Any = (),
         missing: str = "refuse",
         scale: str = "range",
         random_state: int | None = 0,
@@ -97,7 +97,7 @@ class CompressedNMF(Release):
         self.level = level
         self.target_distortion = target_distortion
         self.columns = columns
-        self.others = others
+        self.unchanged = unchanged
         self.missing = missing
         self.scale = scale
         self.random_state = random_state

@@ -39,7 +39,7 @@ class ConstrainedNMF(Release):
         Another name of `beta`.
     target_distortion : float, optional
         In their place: the value difference to reach. It lies between that of a plain factorisation and that of centroids.
-    columns, others, missing, scale, random_state
+    columns, unchanged, missing, scale, random_state
         As in `AdditiveNoise`; with ``scale="none"`` the table must not have negative entries. `random_state` is that of
         k-means and protects nothing.
 
@@ -83,7 +83,7 @@ class ConstrainedNMF(Release):
         level: float | None = None,
         target_distortion: float | None = None,
         columns: Any = None,
-        others: str = "refuse",
+        unchanged: Any = (),
         missing: str = "refuse",
         scale: str = "range",
         random_state: int | None = 0,
@@ -95,7 +95,7 @@ class ConstrainedNMF(Release):
         self.level = level
         self.target_distortion = target_distortion
         self.columns = columns
-        self.others = others
+        self.unchanged = unchanged
         self.missing = missing
         self.scale = scale
         self.random_state = random_state

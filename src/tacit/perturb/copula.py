@@ -17,7 +17,6 @@ from scipy.stats import chi2, norm
 
 from tacit.channel import Bound, Outcome, Program, Split, Sum
 from tacit.factor.moments import nearest_semidefinite
-from tacit.perturb.public_columns import PublicColumn
 
 HISTOGRAMS, CORRELATION = 0.6, 0.4
 """How the two sums divide the budget."""
@@ -38,7 +37,7 @@ def copula_program(
     codes: NDArray[np.intp],
     classes: NDArray[np.intp],
     *,
-    columns: Sequence[PublicColumn],
+    sizes: Sequence[int],
     n_classes: int,
 ) -> Program:
     """One holder's view: ask for class counts and histograms; turn rows into scores by them; ask for their products.
@@ -48,12 +47,12 @@ def copula_program(
     codes : ndarray of shape (n_rows, n_columns)
         Bins of the values.
     classes : ndarray of shape (n_rows,)
-    columns : sequence of PublicColumn
+    sizes : sequence of int
+        Number of bins of each column.
     n_classes : int
     """
     units, width = codes.shape
     split = copula_split(width)
-    sizes = [column.bins for column in columns]
     starts = np.concatenate([[0], np.cumsum(sizes)])
     histograms = np.zeros((n_classes, int(starts[-1])))
     for place in range(width):

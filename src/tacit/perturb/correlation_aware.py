@@ -46,7 +46,7 @@ class CorrelationAware(Release):
         Another name of `percent`.
     target_distortion : float, optional
         In their place: the value difference to reach.
-    columns, others, missing, random_state
+    columns, unchanged, missing, random_state
         As in `AdditiveNoise`.
     scale : {"range", "unit", "standard", "none"}, default="none"
         As in `AdditiveNoise`; it makes no difference here, up to rounding.
@@ -102,7 +102,7 @@ class CorrelationAware(Release):
         level: float | None = None,
         target_distortion: float | None = None,
         columns: Any = None,
-        others: str = "refuse",
+        unchanged: Any = (),
         missing: str = "refuse",
         scale: str = "none",
         random_state: int | None = None,
@@ -116,7 +116,7 @@ class CorrelationAware(Release):
         self.level = level
         self.target_distortion = target_distortion
         self.columns = columns
-        self.others = others
+        self.unchanged = unchanged
         self.missing = missing
         self.scale = scale
         self.random_state = random_state

@@ -44,7 +44,7 @@ class HideMembership(Release):
         Another name of `beta`.
     target_distortion : float, optional
         In place of the loop: the value difference to reach.
-    columns, others, missing, scale, random_state
+    columns, unchanged, missing, scale, random_state
         As in `AdditiveNoise`; with ``scale="none"`` the table must not have negative entries.
 
     Attributes
@@ -95,7 +95,7 @@ class HideMembership(Release):
         level: float | None = None,
         target_distortion: float | None = None,
         columns: Any = None,
-        others: str = "refuse",
+        unchanged: Any = (),
         missing: str = "refuse",
         scale: str = "range",
         random_state: int | None = 0,
@@ -106,7 +106,7 @@ class HideMembership(Release):
         self.level = level
         self.target_distortion = target_distortion
         self.columns = columns
-        self.others = others
+        self.unchanged = unchanged
         self.missing = missing
         self.scale = scale
         self.random_state = random_state

@@ -33,6 +33,11 @@ RELEASES: dict[str, tuple[type[Release], dict[str, Any]]] = {
 NEED_LABELS = ("correlation-aware", "correlation-aware-leaves")
 
 
+def accepts(name: str, setting: str) -> bool:
+    """Return whether the method of this name has this parameter."""
+    return setting in inspect.signature(RELEASES[check_choice(name, "method", RELEASES)][0]).parameters
+
+
 def named_release(name: str, **settings: Any) -> Release:
     """Return the method of this name; settings that are None are left at their defaults, unknown ones are refused.
 

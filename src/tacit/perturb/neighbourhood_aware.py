@@ -37,7 +37,7 @@ class NeighbourhoodAware(Release):
         Another name of `radius`.
     target_distortion : float, optional
         In their place: the value difference to reach.
-    columns, others, missing, scale, random_state
+    columns, unchanged, missing, scale, random_state
         As in `AdditiveNoise`.
 
     Attributes
@@ -87,7 +87,7 @@ class NeighbourhoodAware(Release):
         level: float | None = None,
         target_distortion: float | None = None,
         columns: Any = None,
-        others: str = "refuse",
+        unchanged: Any = (),
         missing: str = "refuse",
         scale: str = "range",
         random_state: int | None = None,
@@ -97,7 +97,7 @@ class NeighbourhoodAware(Release):
         self.level = level
         self.target_distortion = target_distortion
         self.columns = columns
-        self.others = others
+        self.unchanged = unchanged
         self.missing = missing
         self.scale = scale
         self.random_state = random_state

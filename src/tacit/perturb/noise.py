@@ -28,9 +28,10 @@ class AdditiveNoise(Release):
     target_distortion : float, optional
         In place of `level`: the value difference :math:`\|A - \tilde A\|_F / \|A\|_F` to reach.
     columns : sequence of str or int, optional
-        Columns to change; all numeric ones if not given. The others are given back as they are.
-    others : {"refuse", "pass"}, default="refuse"
-        What to do with columns that are not numeric: refuse the table, or pass them on unchanged.
+        Columns to change, by name or place; all but those in `unchanged` if not given. In a data frame that refuses columns that
+        are not numeric or look like identifiers.
+    unchanged : sequence of str or int, default=()
+        Columns to release as they are. Nothing is released unchanged that is not named here.
     missing : {"refuse", "mean", "median"}, default="refuse"
         What to do with missing values; `n_imputed_` says how many were filled.
     scale : {"range", "unit", "standard", "none"}, default="range"
@@ -76,7 +77,7 @@ class AdditiveNoise(Release):
         kind: str = "uniform",
         target_distortion: float | None = None,
         columns: Any = None,
-        others: str = "refuse",
+        unchanged: Any = (),
         missing: str = "refuse",
         scale: str = "range",
         random_state: int | None = None,
@@ -85,7 +86,7 @@ class AdditiveNoise(Release):
         self.kind = kind
         self.target_distortion = target_distortion
         self.columns = columns
-        self.others = others
+        self.unchanged = unchanged
         self.missing = missing
         self.scale = scale
         self.random_state = random_state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.data.schema import CategoryColumn, ColumnSpec, TableSchema, column_from_dict
+from tacit.errors import InvalidInputError, kind_of, parameter, words
 from tacit.factor.private import PrivateFit
 from tacit.perturb.copula import copula_program, copula_split, sample_codes
-from tacit.perturb.public_columns import PublicColumn, RawTable, public_columns, raw_table
+from tacit.perturb.table import as_frame
 from tacit.privacy.entropy import insecure_generator, secure_generator
 from tacit.validation import check_count, check_seed
 
@@ -27,15 +29,14 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
     ----------
     epsilon, delta : float
         Privacy loss and failure probability of the whole fit.
-    bounds : pair, sequence of pairs, or mapping from column to pair
-        Public lower and upper bounds: one pair for all columns, one a column, or by name. Values beyond count as at the bound.
-        Choose them without looking at the data.
-    categories : mapping from column to sequence, optional
-        Columns with a few values, text or numbers, and all the values that they may have.
+    schema : TableSchema, mapping from column to ColumnSpec, or one ColumnSpec for all columns
+        What is public about every column: numbers between bounds (`NumberColumn`), integers (`IntegerColumn`) or categories
+        (`CategoryColumn`). Columns of an array are named by their places, "0", "1" and so on. Nothing of it is read off the
+        data; state it without looking at them.
     label : str or int, optional
-        A column with classes: everything is counted within each of them. It must be in `categories`.
+        A column with classes: everything is counted within each of them. It must be a `CategoryColumn`.
     bins : int, default=20
-        Bins of a column of numbers.
+        Bins of a column of numbers; integers and categories have fewer where they have fewer values.
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
     max_rows : int, default=2**20
         Public upper bound on the number of rows.
@@ -53,7 +54,8 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
     correlation_ : ndarray of shape (n_columns, n_columns)
         Noisy correlation of the normal scores, the label left out.
     columns_ : list of dict
-        What is public of each column, in order; `label_place_` is the label's place, -1 if there is none.
+        Name, number of bins and schema of each column, in the table's order; `label_place_` is the label's place, -1 if there
+        is none.
     guarantee_ : Guarantee
     n_features_in_ : int
 
@@ -63,7 +65,10 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
     holds: a row is 1 in one class and 1 in one bin of each of the m columns, of norm :math:`\sqrt m`; its scores follow from the
     released histograms and its own values, clipped to length L, so that its products for pairs of columns have norm at most
     :math:`L^2 \sqrt{(1 - 1/m) / 2}`. Two rows are at most :math:`\sqrt{2m}` apart in the histograms and :math:`L^2` in the
-    products, which is what replace-one adjacency is charged for. Synthetic rows are post-processing: as many as you like, at no further cost.
+    products, which is what replace-one adjacency is charged for. Each cell is read by itself, as the schema says; the kinds,
+    bounds, categories and names of the columns are the schema's and must be public. A cell that does not fit the schema is
+    refused before anything is charged; an observer sees that refusal. Synthetic rows are post-processing: as many as you like,
+    at no further cost.
 
     References
     ----------
@@ -73,11 +78,12 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> import numpy as np
+    >>> from tacit.data import NumberColumn
     >>> from tacit.perturb import PrivateTable
     >>> generator = np.random.default_rng(0)
     >>> first = generator.normal(size=5000)
     >>> table = np.column_stack([first, first + generator.normal(size=5000)])
-    >>> model = PrivateTable(epsilon=2.0, bounds=(-5, 5)).fit(table)
+    >>> model = PrivateTable(epsilon=2.0, schema=NumberColumn(-5, 5)).fit(table)
     >>> synthetic = model.sample(1000)
     >>> bool(0.6 < np.corrcoef(synthetic.T)[0, 1] < 0.8)
     True
@@ -93,8 +99,7 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
-        bounds: Any = None,
-        categories: Any = None,
+        schema: Any = None,
         label: str | int | None = None,
         bins: int = 20,
         adjacency: str = "add-remove",
@@ -105,8 +110,7 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
-        self.bounds = bounds
-        self.categories = categories
+        self.schema = schema
         self.label = label
         self.bins = bins
         self.adjacency = adjacency
@@ -117,28 +121,34 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> PrivateTable:
         """Release the model of the rows of `X`, an array or a data frame, once."""
-        table = raw_table(X)
-        columns = public_columns(table.names, self.bounds, self.categories, check_count(self.bins, "bins", least=2))
-        place = self._label_place(table, columns)
+        table, n_rows, kind = _cells(X)
+        schema = TableSchema.of(self.schema, list(table))
+        schema.check_public()
+        columns = schema.for_columns(list(table))
+        place = self._label_place(columns)
         kept = [index for index in range(len(columns)) if index != place]
         if not kept:
             raise InvalidInputError("a column beside the label", words("none"), "There is nothing to model.")
-        codes = np.column_stack([columns[index].codes(table.columns[index]) for index in kept])
-        classes = columns[place].codes(table.columns[place]) if place >= 0 else np.zeros(table.n_rows, dtype=np.intp)
+        bins = check_count(self.bins, "bins", least=2)
+        sizes = [spec.size(bins) for spec in columns.values()]
+        codes = [spec.codes(table[name], size, name) for (name, spec), size in zip(columns.items(), sizes, strict=True)]
         plan = self._plan(copula_split(len(kept)))
         program = copula_program(
-            codes,
-            classes,
-            columns=[columns[index] for index in kept],
-            n_classes=columns[place].bins if place >= 0 else 1,
+            np.column_stack([codes[index] for index in kept]),
+            codes[place] if place >= 0 else np.zeros(n_rows, dtype=np.intp),
+            sizes=[sizes[index] for index in kept],
+            n_classes=sizes[place] if place >= 0 else 1,
         )
         outcome = self._run(X, program, plan)
         for name, value in outcome.public.items():
             setattr(self, f"{name}_", value)
-        self.columns_ = [column.to_dict() for column in columns]
-        self.label_place_, self.table_kind_, self.n_features_in_ = place, table.kind, len(columns)
+        self.columns_ = [
+            {"name": name, "bins": size, **spec.to_dict()}
+            for (name, spec), size in zip(columns.items(), sizes, strict=True)
+        ]
+        self.label_place_, self.table_kind_, self.n_features_in_ = place, kind, len(table)
         self.guarantee_ = self.guarantee_.assuming(
-            "the columns' names, bounds, categories and number of bins are public"
+            "the columns' names, kinds, bounds, categories and number of bins are public"
         )
         return self
 
@@ -155,40 +165,58 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "marginals_")
         count = max(1, round(self.count_)) if n_rows is None else check_count(n_rows, "n_rows")
         generator = secure_generator() if random_state is None else insecure_generator(check_seed(random_state))
-        columns = [PublicColumn.from_dict(values) for values in self.columns_]
-        kept = [index for index in range(len(columns)) if index != self.label_place_]
-        starts = np.concatenate([[0], np.cumsum([columns[index].bins for index in kept])])
+        names, sizes = [column["name"] for column in self.columns_], [column["bins"] for column in self.columns_]
+        kept = [index for index in range(len(names)) if index != self.label_place_]
+        starts = np.concatenate([[0], np.cumsum([sizes[index] for index in kept])])
         classes, codes, within = sample_codes(
             count, self.class_shares_, self.marginals_, self.correlation_, starts, generator
         )
-        drawn: list[NDArray[Any]] = []
-        for index, column in enumerate(columns):
-            where = kept.index(index) if index in kept else None
-            bins = classes if where is None else codes[:, where]
-            drawn.append(column.decoded(bins, np.zeros(count) if where is None else within[:, where]))
+        drawn: dict[str, NDArray[Any]] = {}
+        for index, column in enumerate(self.columns_):
+            spec = column_from_dict({key: column[key] for key in column if key not in ("name", "bins")}, names[index])
+            if index == self.label_place_:
+                drawn[names[index]] = spec.values(classes, np.zeros(count), sizes[index])
+            else:
+                where = kept.index(index)
+                drawn[names[index]] = spec.values(codes[:, where], within[:, where], sizes[index])
         if self.table_kind_ == "array":
-            return np.column_stack(drawn)
+            numeric = all(values.dtype.kind in "biuf" for values in drawn.values())
+            return np.column_stack([values if numeric else values.astype(object) for values in drawn.values()])
         import narwhals as nw
 
-        data = {column.name: values for column, values in zip(columns, drawn, strict=True)}
         backend: Any = self.table_kind_
-        return nw.from_dict(data, backend=backend).to_native()
+        return nw.from_dict(drawn, backend=backend).to_native()
 
-    def _label_place(self, table: RawTable, columns: tuple[PublicColumn, ...]) -> int:
+    def _label_place(self, columns: Mapping[str, ColumnSpec]) -> int:
         if self.label is None:
             return -1
-        if str(self.label) not in table.names:
-            raise InvalidInputError("label to be a column of the table", parameter(self.label), "Check the name.")
-        place = table.names.index(str(self.label))
-        if not columns[place].values:
+        name = str(self.label)
+        if name not in columns:
+            raise InvalidInputError("label to be a column of the schema", parameter(self.label), "Check the name.")
+        if not isinstance(columns[name], CategoryColumn):
             raise InvalidInputError(
                 "the label's classes",
-                words("none"),
-                f"Give categories={{{self.label!r}: [...]}}, from public knowledge.",
+                words(f"a column of kind {columns[name].kind}"),
+                f"Declare {name} as a CategoryColumn with all its classes, from public knowledge.",
             )
-        return place
+        return list(columns).index(name)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
         return tags
+
+
+def _cells(X: Any) -> tuple[dict[str, NDArray[Any]], int, str]:
+    """Return the columns of an array or a data frame by name, the number of rows, and what kind of table it is."""
+    frame = as_frame(X)
+    if frame is not None:
+        columns = {str(name): frame[name].to_numpy() for name in frame.columns}
+        n_rows, kind = len(frame), frame.implementation.name.lower()
+    else:
+        array = np.asarray(X)
+        columns = {str(place): column for place, column in enumerate(array.T)} if array.ndim == 2 else {}
+        n_rows, kind = len(array) if array.ndim else 0, "array"
+    if not columns or not n_rows:
+        raise InvalidInputError("a table with rows and columns", kind_of(X), "Give one row per record.")
+    return columns, n_rows, kind

@@ -1,4 +1,4 @@
-"""What a release reads and gives back: the chosen numeric columns of a table; all other columns stay where they are."""
+"""What a release reads and gives back: the columns to change, as numbers, and the columns to release as they are."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.data.identifiers import looks_like_identifier
+from tacit.errors import InvalidInputError, listed, words
 from tacit.validation import check_choice, reason_of
 
 if TYPE_CHECKING:
     import narwhals as nw
 
-OTHERS = ("refuse", "pass")
 MISSING = ("refuse", "mean", "median")
 
 
@@ -54,44 +54,60 @@ class Chosen:
         return self.table.with_columns(*columns).to_native()
 
 
-def read_chosen(X: Any, columns: Any = None, others: str = "refuse") -> Chosen:
-    """Return the chosen columns of an array or a data frame.
+def read_chosen(X: Any, columns: Any = None, unchanged: Any = ()) -> Chosen:
+    """Return the columns to change of an array or a data frame.
+
+    Nothing passes unasked: every column is either changed or named in `unchanged`.
 
     Parameters
     ----------
     X : array_like or data frame
     columns : sequence of str or int, optional
-        Names (data frame) or places (array or data frame); all numeric columns if not given.
-    others : {"refuse", "pass"}
-        What to do with columns that are not numeric.
+        Columns to change, by name (data frame) or place. If not given, all that are not in `unchanged`; in a data frame they must
+        be numeric and must not look like identifiers.
+    unchanged : sequence of str or int
+        Columns to release as they are.
     """
-    check_choice(others, "others", OTHERS)
     frame = as_frame(X)
-    if frame is None:
-        array = _as_array(X)
-        places = np.arange(array.shape[1]) if columns is None else _places(columns, range(array.shape[1]))
-        names = tuple(str(place) for place in places)
-        return Chosen(np.ascontiguousarray(array[:, places]), names, places, array)
-    text = [name for name, kind in frame.schema.items() if not kind.is_numeric()]
-    if text and others == "refuse":
+    array = _as_array(X) if frame is None else None
+    names = [str(place) for place in range(array.shape[1])] if array is not None else list(frame.columns)  # type: ignore[union-attr]
+    kept = set(_places(unchanged, names).tolist())
+    places = (
+        np.array([place for place in range(len(names)) if place not in kept], dtype=np.intp)
+        if columns is None
+        else _places(columns, names)
+    )
+    both = [names[place] for place in places if place in kept]
+    neither = [name for place, name in enumerate(names) if place not in kept and place not in places]
+    if both or neither:
         raise InvalidInputError(
-            "a table of numbers",
+            "every column to be changed (columns=, --columns) or released as it is (unchanged=, --pass)",
+            words(f"{'both' if both else 'neither'} for {listed(both or neither)}"),
+            "Name each column in one of them, or drop it from the table.",
+        )
+    if not len(places):
+        raise InvalidInputError("at least one column to change", words("none"), "Name fewer columns in unchanged=.")
+    chosen = tuple(names[place] for place in places)
+    if array is not None:
+        return Chosen(np.ascontiguousarray(array[:, places]), chosen, places, array)
+    assert frame is not None
+    text = [name for name in chosen if not frame.schema[name].is_numeric()]
+    if text:
+        raise InvalidInputError(
+            "numeric columns to change",
             words(f"other kinds in the columns {listed(text)}"),
-            "Drop them, code them as numbers, or give others='pass' (--others pass) to release them as they are.",
+            "Code them as numbers, drop them, or name them in unchanged= (--pass) to release them as they are.",
         )
-    names_in = frame.columns
-    numeric = [place for place, name in enumerate(names_in) if name not in text]
-    places = np.array(numeric, dtype=np.intp) if columns is None else _places(columns, names_in)
-    names = tuple(names_in[place] for place in places)
-    unusable = [name for name in names if name in text]
-    if unusable:
-        raise InvalidInputError(
-            "numeric columns to change", words(f"text or other kinds in {listed(unusable)}"), "Choose other columns."
-        )
-    if not names:
-        raise InvalidInputError("at least one numeric column", words("none"), "There is nothing to change.")
-    values = np.column_stack([_numbers(frame[name]) for name in names])
-    return Chosen(values, names, places, frame)
+    values = [_numbers(frame[name]) for name in chosen]
+    if columns is None:
+        identifying = [name for name, cells in zip(chosen, values, strict=True) if looks_like_identifier(name, cells)]
+        if identifying:
+            raise InvalidInputError(
+                "columns that do not look like identifiers",
+                words(f"{listed(identifying)}, by name or because every row has another integer"),
+                "Drop them. If they are none, name all columns to change in columns= (--columns).",
+            )
+    return Chosen(np.column_stack(values), chosen, places, frame)
 
 
 def as_frame(X: Any) -> nw.DataFrame[Any] | None:
@@ -144,12 +160,6 @@ def fill_missing(
     return np.where(gaps, fills, values), fills, count
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return a few of the names, and how many more there are."""
-    shown = ", ".join(str(name) for name in names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
-
-
 def _as_array(X: Any) -> NDArray[np.float64]:
     from sklearn.utils.validation import check_array
 
@@ -169,15 +179,13 @@ def _numbers(column: nw.Series[Any]) -> NDArray[np.float64]:
     return column.cast(nw.Float64).fill_null(float("nan")).to_numpy().astype(np.float64)
 
 
-def _places(columns: Any, names: Sequence[Any]) -> NDArray[np.intp]:
+def _places(columns: Any, names: Sequence[str]) -> NDArray[np.intp]:
+    """Return the places of columns that are given by name or by place."""
     asked = [columns] if isinstance(columns, str) else list(columns)
-    known: dict[Any, int] = {name: place for place, name in enumerate(names)}
-    by_place: dict[Any, int] = {place: place for place in range(len(names))}
-    found = [known.get(name, by_place.get(name)) for name in asked]
+    known: dict[Any, int] = {**{place: place for place in range(len(names))}, **{n: p for p, n in enumerate(names)}}
+    found = [known.get(name) for name in asked]
     unknown = [str(name) for name, place in zip(asked, found, strict=True) if place is None]
-    if unknown or not found or len(set(found)) < len(found):
-        what = f"{listed(unknown)}, which are not there" if unknown else f"{asked}"
-        raise InvalidInputError(
-            "columns of the table, each once", words(what), f"The table has {listed([str(name) for name in names])}."
-        )
+    if unknown or len(set(found)) < len(found):
+        what = f"{listed(unknown)}, which the table does not have" if unknown else "one of them twice"
+        raise InvalidInputError("columns of the table, each once", words(what), f"The table has {listed(names)}.")
     return np.array(found, dtype=np.intp)

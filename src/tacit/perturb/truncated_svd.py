@@ -24,8 +24,8 @@ class TruncatedSVDRelease(LowRank):
         Another name of `rank`.
     target_distortion : float, optional
         In their place: the value difference to reach.
-    columns, others, missing, random_state
-        As in `AdditiveNoise`. There is nothing random here.
+    columns, unchanged, missing
+        As in `AdditiveNoise`.
     scale : {"range", "unit", "standard", "none"}, default="none"
         As in `AdditiveNoise`.
 
@@ -53,6 +53,8 @@ class TruncatedSVDRelease(LowRank):
     2
     """
 
+    random_state = None  # nothing here is random
+
     def __init__(
         self,
         rank: float | None = None,
@@ -60,19 +62,17 @@ class TruncatedSVDRelease(LowRank):
         level: float | None = None,
         target_distortion: float | None = None,
         columns: Any = None,
-        others: str = "refuse",
+        unchanged: Any = (),
         missing: str = "refuse",
         scale: str = "none",
-        random_state: int | None = 0,
     ) -> None:
         self.rank = rank
         self.level = level
         self.target_distortion = target_distortion
         self.columns = columns
-        self.others = others
+        self.unchanged = unchanged
         self.missing = missing
         self.scale = scale
-        self.random_state = random_state
 
     def _learn(self, rows: Rows, y: Any) -> None:
         self._check_rank(rows)

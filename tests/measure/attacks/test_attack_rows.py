@@ -1,13 +1,14 @@
 """Attacks on rows: linkage, hidden attributes, membership; where they succeed, and where there is nothing."""
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import binom
 from tables_to_attack import correlated, independent_copy, rotated, truncated
 
 from tacit.errors import InvalidInputError
-from tacit.measure.attacks import attribute_inference, membership, record_linkage, share_interval
+from tacit.measure.attacks import attribute_inference, membership, record_linkage, share_interval, unchanged_linkage
 from tacit.measure.attacks.linkage import places_of_own
 from tacit.measure.attacks.members import _area
 
@@ -183,7 +184,7 @@ def test_bad_input(attack):
         attack(table[:1], table[:1])
     with pytest.raises(InvalidInputError, match="a single value in column 0"):
         attack(np.ones_like(table), table)
-    with pytest.raises(InvalidInputError, match="1 missing or infinite"):
+    with pytest.raises(InvalidInputError, match="NaN or infinity"):
         attack(np.where(np.arange(600)[:, None] == np.arange(8), [np.nan, *[1.0] * 7], table), table)
     with pytest.raises(InvalidInputError, match="sample to be an integer of at least 2"):
         attack(table, table, sample=1)
@@ -200,3 +201,43 @@ def test_bad_settings():
         attribute_inference(table, table, tolerance=0)
     with pytest.raises(InvalidInputError, match="at least two rows of 8 columns"):
         membership(table, table, outsiders=table[:, :7])
+
+
+def test_unchanged_columns_link_who_is_alone_in_them():
+    keys = np.array([["10115", "f"], ["10115", "f"], ["10117", "f"], ["10119", "m"], ["10119", "f"]])
+    found = unchanged_linkage(keys)
+    assert found.recovered == pytest.approx((0.5 + 0.5 + 1 + 1 + 1) / 5)
+    assert found.baseline == pytest.approx(0.2)
+    assert found.top_5.recovered == 1
+    frame = pl.DataFrame({"zip": keys[:, 0], "sex": keys[:, 1], "born": [1.5, 1.5, None, 2.0, 2.0]})
+    assert unchanged_linkage(frame).recovered == found.recovered
+    assert unchanged_linkage(frame.with_columns(born=pl.Series([1.0, 2.0, 3.0, 4.0, 5.0]))).recovered == 1
+    nobody = unchanged_linkage(np.zeros((500, 2)))
+    assert nobody.recovered == pytest.approx(1 / 500)
+    assert nobody.baseline == 1 / 500
+    assert not nobody.leaks
+    with pytest.raises(InvalidInputError, match="unchanged columns"):
+        unchanged_linkage(np.zeros(4))
+
+
+def test_linkage_looks_among_rows_that_agree_in_unchanged_columns():
+    """By brute force: the nearest released row among those with the same key."""
+    generator = np.random.default_rng(0)
+    table, keys = generator.normal(size=(300, 3)), generator.integers(0, 40, size=(300, 1))
+    keys[0] = 99  # alone
+    released = table + 1.5 * generator.normal(size=table.shape)
+    found = record_linkage(table, released, unchanged=keys)
+    points = (released - released.mean(axis=0)) / released.std(axis=0)
+    targets = (table - table.mean(axis=0)) / table.std(axis=0)
+    distances = np.linalg.norm(targets[:, None] - points[None], axis=2)
+    distances[keys[:, 0][:, None] != keys[:, 0][None]] = np.inf
+    assert found.recovered == pytest.approx(np.mean(distances.argmin(axis=1) == np.arange(300)))
+    rank = (distances < np.diag(distances)[:, None]).sum(axis=1)
+    assert found.top_5.recovered == pytest.approx(np.mean(rank < 5))
+    assert record_linkage(table, released).recovered < found.recovered
+    sampled = record_linkage(table, released, unchanged=keys, sample=100, random_state=3)
+    assert sampled.recovered == pytest.approx(found.recovered, abs=0.15)
+    assert sampled.n_targets == 100
+    assert record_linkage(table, released, unchanged=np.arange(300)[:, None]).recovered == 1
+    with pytest.raises(InvalidInputError, match="unchanged columns"):
+        record_linkage(table, released, unchanged=keys[:10])

@@ -8,7 +8,7 @@ from tacit.measure.attacks.attributes import AttributeInference, attribute_infer
 from tacit.measure.attacks.covariance import noise_estimation
 from tacit.measure.attacks.finding import Finding, Reconstruction, share_interval
 from tacit.measure.attacks.known_samples import known_sample_regression
-from tacit.measure.attacks.linkage import Linkage, record_linkage
+from tacit.measure.attacks.linkage import Linkage, record_linkage, unchanged_linkage
 from tacit.measure.attacks.members import Membership, membership
 from tacit.measure.attacks.spectral import spectral_filtering
 
@@ -25,4 +25,5 @@ __all__ = [
     "record_linkage",
     "share_interval",
     "spectral_filtering",
+    "unchanged_linkage",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, kind_of, parameter
 from tacit.measure.attacks.finding import Finding, share_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
 from tacit.measure.nearest import POINTS_AT_ONCE, LowerBounds, Numbers, Rows, query_blocks, squared_distances
@@ -39,6 +39,7 @@ def record_linkage(
     released: Any,
     *,
     columns: Sequence[str] | Sequence[int] | None = None,
+    unchanged: Any = None,
     sample: int | None = 20_000,
     random_state: int = 0,
 ) -> Linkage:
@@ -54,6 +55,9 @@ def record_linkage(
         The table and its release.
     columns : sequence of str or int, optional
         The columns, by name or by place, that the attacker knows; all if not given.
+    unchanged : array-like or data frame of shape (n_rows, n_unchanged), optional
+        Further columns, of any kind, that were released as they are. The attacker knows them too, and looks only among the
+        released rows that agree with the person in all of them.
     sample : int or None
         Of larger tables a random choice of this many rows is attacked, each beside all released rows; None for all.
     random_state : int
@@ -81,20 +85,84 @@ def record_linkage(
     places = _places(pair, columns)
     points, targets = standardised(pair.released[:, places]), standardised(pair.original[:, places])
     rows = chosen_rows(len(points), sample, random_state)
-    nearer, tied = places_of_own(points, targets[rows], rows)
-    n_points = len(points)
+    if unchanged is None:
+        nearer, tied = places_of_own(points, targets[rows], rows)
+    else:
+        nearer, tied = np.zeros(len(rows), dtype=np.int64), np.ones(len(rows), dtype=np.int64)
+        groups = row_groups(unchanged, len(points))
+        ends = np.cumsum(np.bincount(groups))
+        order, asked_in_order = np.argsort(groups, kind="stable"), np.argsort(groups[rows], kind="stable")
+        for asked in np.split(asked_in_order, np.flatnonzero(np.diff(groups[rows][asked_in_order])) + 1):
+            group = groups[rows[asked[0]]]
+            members = order[ends[group - 1] if group else 0 : ends[group]]
+            if len(members) > 1:  # a row that is alone in its group is found at once
+                own = np.searchsorted(members, rows[asked])
+                nearer[asked], tied[asked] = places_of_own(points[members], targets[rows[asked]], own)
+    return _linkage("record linkage", f"the nearest {_SHORT_LIST}", nearer, tied, len(points))
+
+
+def unchanged_linkage(unchanged: Any, *, sample: int | None = None, random_state: int = 0) -> Linkage:
+    """Find each row's own row by the columns that were released as they are, and by nothing else.
+
+    The attacker has a person's values in these columns, looks for the released rows that agree in all of them, and guesses
+    among these. Columns that nobody changed protect nobody who is alone with the values in them.
+
+    Parameters
+    ----------
+    unchanged : array-like or data frame of shape (n_rows, n_unchanged)
+        The columns, of any kind.
+    sample, random_state
+        As in `record_linkage`.
+
+    Examples
+    --------
+    >>> found = unchanged_linkage(np.array([["10115", "f"], ["10115", "f"], ["10117", "f"], ["10119", "m"]]))
+    >>> found.recovered, found.baseline
+    (0.75, 0.25)
+    """
+    groups = row_groups(unchanged, None)
+    rows = chosen_rows(len(groups), sample, random_state)
+    tied = np.bincount(groups)[groups][rows]
+    return _linkage(
+        "linkage by unchanged columns", f"{_SHORT_LIST} of those that agree", np.zeros_like(tied), tied, len(groups)
+    )
+
+
+def row_groups(table: Any, n_rows: int | None) -> NDArray[np.intp]:
+    """Return for each row the number of its group: rows with the same values, of any kind, in all columns."""
+    from narwhals.dependencies import is_into_dataframe
+
+    if is_into_dataframe(table):
+        import narwhals as nw
+
+        frame = nw.from_native(table, eager_only=True)
+        columns = [frame[name].to_numpy() for name in frame.columns]
+    else:
+        array = np.asarray(table)
+        columns = list(array.T) if array.ndim == 2 else []
+    if not columns or len(columns[0]) != (len(columns[0]) if n_rows is None else n_rows):
+        raise InvalidInputError(
+            "unchanged columns with the rows of the tables", kind_of(table), "Give the columns of the same rows."
+        )
+    groups = np.zeros(len(columns[0]), dtype=np.intp)
+    for column in columns:
+        codes = np.unique(np.array([str(cell) for cell in column.tolist()]), return_inverse=True)[1]
+        groups = np.unique(groups * (int(codes.max()) + 1) + codes, return_inverse=True)[1].astype(np.intp)
+    return groups
+
+
+def _linkage(attack: str, among: str, nearer: Rows, tied: Rows, n_points: int) -> Linkage:
+    """Return the shares of rows found, given how many released rows are nearer than a row's own and how many are as near."""
 
     def finding(places_on_list: int) -> Finding:
         chances = np.clip((places_on_list - nearer) / tied, 0.0, 1.0)
         return Finding(
-            attack="record linkage",
-            measure=f"share of rows found among the nearest {places_on_list}"
-            if places_on_list > 1
-            else "share of rows found",
+            attack=attack,
+            measure=f"share of rows found among {among}" if places_on_list > 1 else "share of rows found",
             recovered=float(chances.mean()),
             baseline=min(places_on_list / n_points, 1.0),
-            interval=share_interval(float(chances.sum()), len(rows)),
-            n_targets=len(rows),
+            interval=share_interval(float(chances.sum()), len(nearer)),
+            n_targets=len(nearer),
         )
 
     first = finding(1)

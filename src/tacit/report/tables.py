@@ -1,0 +1,487 @@
+"""Release a table in changed form, release synthetic rows, or compare all methods: what `tacit perturb` does.
+
+Each function returns a `Result` that a notebook shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.schema import TableSchema
+from tacit.errors import InvalidInputError, listed, parameter, words
+from tacit.perturb import PrivateTable, named_release
+from tacit.perturb.base import Release
+from tacit.perturb.compare import COMPARED, PRIVATE, Compared, compare_releases, rows_kept_out
+from tacit.perturb.frontier import choice_in_words, frontier
+from tacit.perturb.table import Chosen, as_frame, fill_missing, read_chosen
+from tacit.report.figures import distributions
+from tacit.report.frontiers import release_frontier
+from tacit.report.page import Report
+from tacit.report.result import Result
+from tacit.validation import check_seed
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+    from tacit.privacy.ledger import Ledger
+
+COLUMNS_DRAWN = 12
+ROWS_SHOWN, MEANS_SHOWN = 200, 8
+ROWS_COMPARED = 6000
+"""Tables with more rows are compared on a random choice of this many."""
+FOR_THE_HOLDER = (
+    "Figures here were computed from the original table without protection. They are for its holder: pass on the release, not "
+    "this page."
+)
+ABOUT_COMPARISONS = (
+    "Every method at several settings: what an analyst keeps, against the most that an attacker gains from the release over one "
+    "who has not seen it. Top left is best. Only the private table has a guarantee; the others may fall to an attack that is "
+    "not among these. For the holder: everything was computed without protection."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedTable(Result):
+    """A released table, and what there is to say about it.
+
+    Attributes
+    ----------
+    table : data frame
+        What may leave: a data frame of the kind that was given.
+    summary, report
+        As in `Result`; they are for the holder.
+    """
+
+    table: Any
+
+
+def perturb_table(
+    frame: Any,
+    method: str = "compressed-nmf",
+    *,
+    label: str | None = None,
+    left_out: Sequence[str] = (),
+    **settings: Any,
+) -> ReleasedTable:
+    """Release a table in changed form, by a method that has no guarantee.
+
+    Parameters
+    ----------
+    frame : data frame
+    method : str
+        The name of a method; see `tacit.perturb.named_release`.
+    label : str, optional
+        A column with classes: never changed, and used by the methods that need it. It is released as it is.
+    left_out : sequence of str
+        Columns that are not released.
+    **settings
+        Parameters of the method: `level` or `target_distortion`; `columns` to change; `unchanged`, the columns to release as
+        they are; and so on.
+
+    Examples
+    --------
+    >>> import numpy as np, polars as pl
+    >>> from tacit.report.tables import perturb_table
+    >>> frame = pl.DataFrame(np.random.default_rng(0).random((40, 2)), schema=["age", "dose"])
+    >>> found = perturb_table(frame.with_columns(zip=pl.lit("10115")), "uniform-noise", level=0.1, unchanged=["zip"])
+    >>> found.table.columns, found.summary["unchanged"]
+    (['age', 'dose', 'zip'], ['zip'])
+    """
+    whole = _frame(frame)
+    _check_names(left_out, whole.columns, "left_out")
+    kept = whole.drop(list(left_out))
+    table, classes = _without_label(kept, label)
+    release = named_release(method, **settings)
+    released = _frame(release.fit_transform(table.to_native(), classes))
+    if label is not None:
+        released = released.with_columns(kept[label]).select(kept.columns)
+    chosen = read_chosen(table.to_native(), release.columns, release.unchanged)
+    unchanged = [name for name in kept.columns if name not in chosen.names]
+    summary: dict[str, Any] = {
+        "method": method,
+        "label": label,
+        "guarantee": release.guarantee_.to_dict(),
+        "measures": _measures(release),
+        "changed": list(chosen.names),
+        "unchanged": unchanged,
+        "not_released": list(left_out),
+    }
+    if hasattr(release, "new_labels_"):
+        summary |= _memberships(release, chosen)
+    report = Report(f"A table released by {method}", FOR_THE_HOLDER)
+    report.guarantee(release.guarantee_)
+    _say_what_leaves(report, summary)
+    _show_measures(report, summary["measures"])
+    if "clusters" in summary:
+        _show_memberships(report, summary)
+    before = dict(zip(chosen.names, chosen.values.T, strict=True))
+    _draw_columns(report, before, {name: released[name].to_numpy() for name in before})
+    options = measure_options(summary)
+    report.text(
+        "Before it leaves",
+        f"Measure the release: tacit measure TABLE RELEASE{options} shows what it kept and what attackers recover, also by the "
+        "columns that were not changed.",
+    )
+    return ReleasedTable(summary, report, released.to_native())
+
+
+def synthesize_table(
+    frame: Any,
+    schema: Any,
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    label: str | None = None,
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    random_state: int | None = None,
+) -> ReleasedTable:
+    """Release synthetic rows with differential privacy for every row of a table.
+
+    Parameters
+    ----------
+    frame : data frame
+    schema : TableSchema or mapping from column to ColumnSpec
+        What is public about the columns.
+    epsilon, delta, label, ledger, dataset
+        As in `PrivateTable`.
+    random_state : int, optional
+        Seed of the draw of the rows from the private model; it takes nothing from the guarantee, and the noise has none.
+
+    Examples
+    --------
+    >>> import numpy as np, polars as pl
+    >>> from tacit.data import IntegerColumn
+    >>> from tacit.report.tables import synthesize_table
+    >>> frame = pl.DataFrame({"age": np.random.default_rng(0).integers(18, 90, size=500)})
+    >>> found = synthesize_table(frame, {"age": IntegerColumn(0, 120)}, epsilon=2.0)
+    >>> found.table["age"].dtype, found.summary["guarantee"]["epsilon"] <= 2
+    (Int64, True)
+    """
+    table = _frame(frame)
+    if random_state is not None:
+        check_seed(random_state)
+    stated = TableSchema.of(schema, table.columns)
+    read = {
+        name: spec.numbers(table[name].to_numpy(), name) for name, spec in stated.for_columns(table.columns).items()
+    }
+    before = {name: values for name, values in read.items() if values is not None}
+    _draw_columns(Report(""), before, before)  # what the report needs is tried before anything is charged
+    model = PrivateTable(epsilon=epsilon, delta=delta, schema=stated, label=label, ledger=ledger, dataset=dataset).fit(
+        frame
+    )
+    released = model.sample(random_state=random_state)
+    summary: dict[str, Any] = {
+        "method": PRIVATE,
+        "label": label,
+        "guarantee": model.guarantee_.to_dict(),
+        "measures": {"rows (noisy)": model.count_, "rows drawn": len(released)},
+        "changed": [],
+        "unchanged": [],
+        "not_released": list(stated.left_out),
+    }
+    report = Report("A synthetic table", FOR_THE_HOLDER)
+    report.guarantee(model.guarantee_)
+    _say_what_leaves(report, summary)
+    _show_measures(report, summary["measures"])
+    _draw_columns(report, before, {name: _frame(released)[name].to_numpy() for name in before})
+    report.text(
+        "Before it leaves", "The guarantee bounds every attack. No synthetic row belongs to a row of the original."
+    )
+    return ReleasedTable(summary, report, released)
+
+
+@dataclass(frozen=True, eq=False)
+class TableComparison(Result):
+    """All methods on one table.
+
+    Attributes
+    ----------
+    releases : list of Compared
+    summary, report
+        As in `Result`.
+    """
+
+    releases: list[Compared]
+
+
+def compare_table(
+    frame: Any,
+    *,
+    label: str | None = None,
+    columns: Sequence[str] | None = None,
+    distortions: Sequence[float] = (0.05, 0.1, 0.2, 0.4),
+    epsilons: Sequence[float] = (0.5, 1.0, 3.0, 10.0),
+    delta: float = 1e-6,
+    schema: TableSchema | None = None,
+    n_clusters: int = 3,
+    missing: str = "refuse",
+    random_state: int = 0,
+    advance: Callable[[str], None] = lambda stage: None,
+) -> TableComparison:
+    """Compare all methods of `tacit.perturb` on the numeric columns of a table: what is kept against what leaks.
+
+    Parameters
+    ----------
+    frame : data frame
+    label : str, optional
+        A column with classes, by which use is measured.
+    columns : sequence of str, optional
+        Columns to compare on; all numeric ones if not given.
+    distortions, epsilons, delta, n_clusters, random_state, advance
+        As in `tacit.perturb.compare_releases`.
+    schema : TableSchema, optional
+        What is public about the columns, for the private table; it may declare more columns than are compared on. Bounds are
+        taken from the data if it is not given, and the notes say so.
+    missing : {"refuse", "mean", "median"}
+    """
+    whole = _frame(frame)
+    table, classes = _without_label(whole, label)
+    numeric = [name for name, kind in table.schema.items() if kind.is_numeric()]
+    if columns is None:
+        table = table.select(numeric)
+    else:
+        _check_names(columns, table.columns, "columns")
+        table = table.select(list(columns))
+    chosen = read_chosen(table.to_native(), columns)
+    values, _, n_filled = fill_missing(chosen.values, missing, chosen.names)
+    of_all = f" of {len(values)}" if len(values) > ROWS_COMPARED else ""
+    if len(values) > ROWS_COMPARED:
+        # A choice by place with a public seed is fine here: a comparison carries no guarantee and stays with the holder.
+        some = np.sort(np.random.default_rng(random_state).permutation(len(values))[:ROWS_COMPARED])
+        values, classes = values[some], None if classes is None else classes[some]
+    points = compare_releases(
+        values,
+        classes,
+        distortions=distortions,
+        epsilons=epsilons,
+        delta=delta,
+        schema=None if schema is None else _declared(schema, chosen.names),
+        n_clusters=n_clusters,
+        names=chosen.names,
+        random_state=random_state,
+        advance=advance,
+    )
+    utility = "clustering accuracy" if classes is None else "AUC"
+    reference = _use_of_original(values, classes, random_state)
+    summary: dict[str, Any] = {
+        "verdict": choice_in_words(points, reference, utility),
+        "title": f"{len(values)}{of_all} rows, {values.shape[1]} columns",
+        "utility": utility,
+        "leak": f"largest gain of {max((len(point.attacks) for point in points), default=0)} attacks",
+        "original": reference,
+        "columns_left_out": [name for name in whole.columns if name not in chosen.names and name != label],
+        "missing_filled": n_filled,
+        "releases": [point.to_dict() for point in points],
+    }
+    return TableComparison(summary, _comparison_report(summary, points, reference), points)
+
+
+N_COMPARED = len(COMPARED)
+"""How often `compare_table` calls `advance`."""
+
+
+def _frame(frame: Any) -> nw.DataFrame[Any]:
+    found = as_frame(frame)
+    if found is None:
+        raise InvalidInputError(
+            "a data frame with named columns", words(f"a value of type {type(frame).__name__}"), "Name the columns."
+        )
+    if not len(found):
+        raise InvalidInputError("a table to have rows", words("names of columns only"), "Give the table with its rows.")
+    return found
+
+
+def _check_names(names: Sequence[str], known: Sequence[str], what: str) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InvalidInputError(
+            f"{what} to be columns of the table",
+            words(f"{listed(unknown)}, which the table does not have"),
+            f"It has {listed(known)}.",
+        )
+
+
+def _without_label(frame: nw.DataFrame[Any], label: str | None) -> tuple[nw.DataFrame[Any], Any]:
+    """Return the table without its label, and the label's values, or None."""
+    if label is None:
+        return frame, None
+    if label not in frame.columns:
+        raise InvalidInputError(
+            "the label to be a column of the table", parameter(label), f"It has {listed(frame.columns)}."
+        )
+    if frame[label].null_count():
+        raise InvalidInputError("a label in every row", words("rows without one"), "Drop these rows.")
+    return frame.drop(label), frame[label].to_numpy()
+
+
+def _declared(schema: TableSchema, names: Sequence[str]) -> TableSchema:
+    """Return the schema of these columns alone."""
+    absent = [name for name in names if name not in schema.columns]
+    if absent:
+        raise InvalidInputError(
+            "a schema of all columns to compare on",
+            words(f"nothing about {listed(absent)}"),
+            "Declare them, or give no schema.",
+        )
+    return TableSchema({name: schema.columns[name] for name in names})
+
+
+def _measures(release: Release) -> dict[str, Any]:
+    measures: dict[str, Any] = {"distortion": release.distortion_, release._level_name: release.level_}
+    if release.n_imputed_:
+        measures["missing values filled"] = release.n_imputed_
+    for name, said in (("changes_", "rows moved"), ("missed_", "rows not moved"), ("side_effects_", "side effects")):
+        if hasattr(release, name):
+            measures[said] = len(getattr(release, name))
+    if hasattr(release, "n_unchanged_"):
+        measures["rows released as they were"] = release.n_unchanged_
+    return measures
+
+
+def measure_options(summary: Mapping[str, Any]) -> str:
+    """Return the options that `tacit measure` needs for these tables."""
+    label = f" --label {summary['label']}" if summary["label"] is not None else ""
+    return label + (" --missing mean" if "missing values filled" in summary["measures"] else "")
+
+
+def _say_what_leaves(report: Report, summary: Mapping[str, Any]) -> None:
+    """Name the columns that leave as they are, and those that do not leave."""
+    said = []
+    if summary["unchanged"]:
+        said.append(
+            f"Released as they are: {', '.join(summary['unchanged'])}. Whoever knows a person's values in these columns can look "
+            "for them in the release."
+        )
+    else:
+        said.append("No column is released as it is.")
+    if summary["not_released"]:
+        said.append(f"Not released: {', '.join(summary['not_released'])}.")
+    report.text("Columns", *said)
+
+
+def _show_measures(report: Report, measures: Mapping[str, Any]) -> None:
+    report.table("What was done", ["", "value"], [[name, f"{value:.4g}"] for name, value in measures.items()])
+
+
+def _draw_columns(
+    report: Report, before: Mapping[str, NDArray[np.float64]], after: Mapping[str, NDArray[np.float64]]
+) -> None:
+    """Add a picture of the distributions of columns; columns of which nothing is known are left out."""
+    drawn = [name for name, values in before.items() if np.isfinite(values).any()][:COLUMNS_DRAWN]
+    if not drawn:
+        return
+    tables = (np.column_stack([columns[name] for name in drawn]) for columns in (before, after))
+    more = f"; the first {len(drawn)} of {len(before)}." if len(before) > len(drawn) else "."
+    report.figure("Distributions", distributions(drawn, *tables), f"Columns before and after{more}")
+
+
+def _memberships(release: Any, chosen: Chosen) -> dict[str, Any]:
+    """Return what became of rows that moved or were to move, and the clusters by the numbers that `hide` uses."""
+    before, after = release.labels_, release.new_labels_
+    said = {"changes_": "moved as asked", "missed_": "not where asked", "side_effects_": "side effect"}
+    rows = [
+        {"row": int(row), "before": int(before[row]), "after": int(after[row]), "what": what}
+        for name, what in said.items()
+        for row in getattr(release, name)
+    ]
+    clusters = [
+        {
+            "cluster": number,
+            "rows before": int((before == number).sum()),
+            "rows after": int((after == number).sum()),
+            "means before": {
+                name: float(np.nanmean(values)) if np.isfinite(values).any() else None
+                for name, values in zip(chosen.names, chosen.values[before == number].T, strict=True)
+            },
+        }
+        for number in range(release.n_clusters)
+    ]
+    return {"rows": rows, "clusters": clusters}
+
+
+def _show_memberships(report: Report, summary: Mapping[str, Any]) -> None:
+    rows = [[str(row["row"]), str(row["before"]), str(row["after"]), row["what"]] for row in summary["rows"]]
+    shown = rows[:ROWS_SHOWN]
+    note = f"The first {len(shown)} of {len(rows)}; all are in result.json." if len(rows) > len(shown) else ""
+    report.table("Rows that moved, or were to", ["row", "cluster before", "after", ""], shown, note=note)
+    names = list(summary["clusters"][0]["means before"])[:MEANS_SHOWN]
+    table = [
+        [
+            str(one["cluster"]),
+            str(one["rows before"]),
+            str(one["rows after"]),
+            *("-" if one["means before"][name] is None else f"{one['means before'][name]:.4g}" for name in names),
+        ]
+        for one in summary["clusters"]
+    ]
+    note = "Means of the original's columns" + (" (the first ones)" if len(names) == MEANS_SHOWN else "")
+    note += ". --hide names clusters by these numbers, with the same --clusters and --seed."
+    report.table("Clusters", ["cluster", "rows before", "after", *names], table, note=note)
+
+
+def _use_of_original(values: Any, classes: Any, seed: int) -> float:
+    """Return the utility of the original table: that of a release that changes nothing."""
+    if classes is None:
+        return 1.0
+    from tacit.measure import classifier_scores
+
+    test = rows_kept_out(classes, len(values), seed)
+    return float(classifier_scores(values[~test], classes[~test], values[test], classes[test], "logistic-l1")[1])
+
+
+def _comparison_report(summary: Mapping[str, Any], points: Sequence[Compared], reference: float) -> Report:
+    measured = [point for point in points if point.utility is not None and point.leak is not None]
+    lines: dict[str, list[tuple[float, float, str]]] = {}
+    for point in measured:
+        lines.setdefault(point.method, []).append((point.leak or 0, point.utility or 0, point.setting.split()[-1]))
+    report = Report("Ways to release a table", ABOUT_COMPARISONS)
+    report.text("In words", summary["verdict"], _about_comparison(summary))
+    figure = release_frontier(
+        lines,
+        best=[(point.leak or 0, point.utility or 0) for point in frontier(points)],
+        utility_name=summary["utility"],
+        leak_name=summary["leak"],
+        reference=reference,
+        highlight=PRIVATE,
+    )
+    caption = (
+        "Along a line markers grow with the setting: distortion, or epsilon for the private table. The grey line joins the "
+        "releases that no other one beats in both; settings are written beside some of them."
+    )
+    report.figure("Use against leak", figure, caption)
+    attacks = list(dict.fromkeys(name for point in measured for name in point.attacks))
+    rows = [
+        [
+            point.method,
+            point.setting,
+            f"{point.utility:.3f}",
+            *(f"{point.attacks[name]:.3f}" if name in point.attacks else "-" for name in attacks),
+        ]
+        for point in measured
+    ]
+    note = "Gain of each attack over the same attacker without the release, as a fraction of what there is to gain."
+    report.table("All releases", ["method", "setting", summary["utility"], *attacks], rows, note=note)
+    notes: dict[tuple[str, str], list[str]] = {}
+    for point in points:
+        if point.note:
+            notes.setdefault((point.method, point.note), []).append(point.setting)
+    if notes:
+        texts = [[method, ", ".join(filter(None, settings)), note] for (method, note), settings in notes.items()]
+        report.table("Notes", ["method", "settings", ""], texts)
+    return report
+
+
+def _about_comparison(summary: Mapping[str, Any]) -> str:
+    """Return what was compared, and what was left out of it."""
+    said = [f"Compared on {summary['title']}."]
+    if summary["missing_filled"]:
+        said.append(f"{summary['missing_filled']} missing values were filled.")
+    if summary["columns_left_out"]:
+        said.append(f"Left out: {', '.join(summary['columns_left_out'])}.")
+    return " ".join(said)

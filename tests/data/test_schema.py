@@ -1,0 +1,215 @@
+"""Schemas of private tables: what each kind reads, writes and refuses, and files that say so."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.data import CategoryColumn, IntegerColumn, NumberColumn, TableSchema
+from tacit.data.identifiers import looks_like_identifier
+from tacit.data.schema_draft import draft_schema
+from tacit.errors import InvalidInputError
+
+SECRET = "Zaphod4711"
+SCHEMA = TableSchema(
+    {
+        "age": IntegerColumn(0, 120),
+        "dose": NumberColumn(-0.5, 50.0, decimals=2),
+        "sex": CategoryColumn(("f", "m", ""), other=""),
+        "stage": CategoryColumn((3, 1, 2)),
+        'odd "name".\t': CategoryColumn((True, False)),
+        "weight": CategoryColumn((0.5, 1.0)),
+    },
+    left_out=("patient id",),
+)
+
+
+def text(*cells):
+    return np.array(cells, dtype=object)
+
+
+@pytest.mark.parametrize(
+    ("spec", "cells", "values"),
+    [
+        (IntegerColumn(0, 9), text("3", "3.0", "-5", "1e9"), [3, 3, 0, 9]),
+        (IntegerColumn(0, 9), np.array([3.0, 2.0]), [3, 2]),
+        (NumberColumn(0, 10), text("0", "10", "99", " 4.9 "), [0, 4, 4, 2]),
+        (CategoryColumn(("b", "a")), text("a", "b"), ["a", "b"]),
+        (CategoryColumn(("", "a")), text("a", None, ""), ["a", "", ""]),
+        (CategoryColumn(("3", "1")), text("1", "3"), ["1", "3"]),
+        (CategoryColumn((3, 1)), text("3.0", "1", "3"), [3, 1, 3]),
+        (CategoryColumn((3, 1)), np.array([3.0, 1.0]), [3, 1]),
+        (CategoryColumn((0.5, 2.0)), np.array([2]), [2.0]),
+        (CategoryColumn((True, False)), text("true", "FALSE"), [True, False]),
+        (CategoryColumn((True, False)), np.array([False, True]), [False, True]),
+        (CategoryColumn(("a", "other"), other="other"), text("a", "zzz", None), ["a", "other", "other"]),
+        (CategoryColumn((1, 9), other=9), text("1", "x", None), [1, 9, 9]),
+    ],
+)
+def test_cells_are_read_one_by_one(spec, cells, values):
+    size = spec.size(5)
+    codes = spec.codes(cells, size, "column")
+    if isinstance(spec, NumberColumn):
+        assert codes.tolist() == values
+    elif isinstance(spec, CategoryColumn):
+        found = spec.values(codes, np.zeros(len(codes)), size)
+        assert found.tolist() == values
+        assert [type(value) for value in found.tolist()] == [type(value) for value in values]
+    else:
+        assert codes.tolist() == [value // 2 for value in values]
+
+
+@pytest.mark.parametrize(
+    ("spec", "cells"),
+    [
+        (IntegerColumn(0, 9), text("3", "2.5")),
+        (IntegerColumn(0, 9), text("3", SECRET)),
+        (IntegerColumn(0, 9), text("3", None)),
+        (NumberColumn(0, 9), text("nan")),
+        (NumberColumn(0, 9), np.array([np.inf])),
+        (NumberColumn(0, 9), np.array(["2020-01-01"], dtype="datetime64[D]")),
+        (CategoryColumn(("a", "b")), text("a", SECRET)),
+        (CategoryColumn(("a", "b")), text("a", "A")),
+        (CategoryColumn(("3", "1")), text("3.0")),
+        (CategoryColumn(("3", "1")), np.array([3, 1])),
+        (CategoryColumn(("3", "1"), other="1"), np.array([3, 1])),
+        (CategoryColumn((3, 1)), text("4711")),
+        (CategoryColumn((0, 1)), np.array([True])),
+        (CategoryColumn((True, False)), np.array([1, 0])),
+        (CategoryColumn((True, False)), text("yes")),
+    ],
+)
+def test_cells_that_do_not_fit_are_refused_by_column_and_not_by_value(spec, cells):
+    with pytest.raises(InvalidInputError, match="in the column planted") as refused:
+        spec.codes(cells, spec.size(5), "planted")
+    error = refused.value
+    while error is not None:  # nothing in the chain of causes either
+        assert not {SECRET, "4711", "2.5", "3.0", "yes"} & set(str(error).replace("'", " ").split())
+        error = error.__cause__
+
+
+@given(
+    low=st.integers(-(2**53), 2**53 - 1),
+    width=st.integers(1, 10**6),
+    bins=st.integers(2, 60),
+    where=st.floats(0, 1),
+    step=st.floats(0, 1),
+)
+def test_integers_fall_into_bins_that_give_them_back(low, width, bins, where, step):
+    spec = IntegerColumn(low, min(low + width, 2**53))
+    size = spec.size(bins)
+    value = low + int(where * (spec.high - low))
+    code = spec.codes(np.array([value]), size, "x")
+    drawn = spec.values(code, np.array([step]), size)
+    assert drawn.dtype == np.int64
+    assert spec.low <= drawn[0] <= spec.high
+    assert spec.codes(drawn, size, "x") == code
+    assert (np.diff(spec._edges(size)) > 0).all()
+
+
+def test_decimals_are_those_of_the_schema():
+    spec = NumberColumn(0, 1, decimals=1)
+    assert spec.values(np.array([3]), np.array([0.3333]), 10).tolist() == [0.3]
+    assert NumberColumn(0, 1).values(np.array([3]), np.array([0.25]), 10).tolist() == [0.325]
+
+
+@pytest.mark.parametrize("name", ["columns.toml", "columns.json"])
+@pytest.mark.parametrize("public", [True, False])
+def test_a_file_holds_the_schema(tmp_path, name, public):
+    schema = TableSchema(SCHEMA.columns, SCHEMA.left_out, public)
+    schema.save(tmp_path / name)
+    loaded = TableSchema.load(tmp_path / name)
+    assert loaded == schema
+    assert list(loaded.columns) == list(schema.columns)
+    for one, other in zip(loaded.columns.values(), schema.columns.values(), strict=True):
+        assert repr(one) == repr(other)  # types too: 1 is not 1.0 and not True
+    assert loaded.confirmed().public
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("public = true\n[columns.a]\nkind='integer'\nlow=0\nhigh=1", "no version"),
+        ("version = 1\n[columns.a]\nkind='integer'\nlow=0\nhigh=1", "no public"),
+        ("version = 2\npublic = true\n[columns]", "version 1"),
+        ("version = 1\npublic = 'yes'\n[columns]", "public = true or false"),
+        ("version = 1\npublic = true\ncolour = 2\n[columns]", "unknown colour"),
+        ("version = 1\npublic = true\n[columns.a]\nkind='date'", "kind of the column a to be one of number, integer"),
+        ("version = 1\npublic = true\n[columns.a]\nkind='integer'\nlow=0", "no high"),
+        ("version = 1\npublic = true\n[columns.a]\nkind='integer'\nlow=0\nhigh=1\nbins=3", "unknown bins"),
+        ("version = 1\npublic = true\n[columns.a]\nkind='integer'\nlow=0.5\nhigh=1", "integers of at most 2"),
+        ("version = 1\npublic = true\n[columns.a]\nkind='number'\nlow=2\nhigh=1", "low < high, in the column a"),
+        ("version = 1\npublic = true\n[columns.a]\nkind='number'\nlow='a'\nhigh=1", "finite bounds"),
+        ("version = 1\npublic = true\n[columns.a]\nkind='number'\nlow=0\nhigh=1.25\ndecimals=1", "at most 1 decimals"),
+        ("version = 1\npublic = true\n[columns.a]\nkind='category'\ncategories=['x', 'x']", "different categories"),
+        ("version = 1\npublic = true\n[columns.a]\nkind='category'\ncategories=['x', 1]", "all text, all integers"),
+        ("version = 1\npublic = true\n[columns.a]\nkind='category'\ncategories=3", "right types, in the column a"),
+        ("version = 1\npublic = true\n[columns.a]\nkind='category'\ncategories=['x']\nother='y'", "other to be one"),
+        ("version = 1\npublic = true\nleft_out=['a']\n[columns.a]\nkind='number'\nlow=0\nhigh=1", "both for a"),
+        ("version = ", "TOML or JSON"),
+    ],
+)
+def test_files_that_are_no_schema_are_explained(tmp_path, content, complaint):
+    (tmp_path / "columns.toml").write_text(content)
+    with pytest.raises(InvalidInputError, match=complaint):
+        TableSchema.load(tmp_path / "columns.toml")
+
+
+def test_a_json_file_that_is_no_object_is_refused(tmp_path):
+    (tmp_path / "columns.json").write_text(json.dumps([1]))
+    with pytest.raises(InvalidInputError, match="to be a table schema"):
+        TableSchema.load(tmp_path / "columns.json")
+
+
+def test_schemas_are_joined_and_a_column_is_declared_once():
+    other = TableSchema({"height": NumberColumn(0, 3)}, public=False)
+    both = SCHEMA.joined(other)
+    assert list(both.columns) == [*SCHEMA.columns, "height"]
+    assert not both.public
+    with pytest.raises(InvalidInputError, match="age declared twice"):
+        SCHEMA.joined(TableSchema({"age": NumberColumn(0, 3)}))
+
+
+def test_a_draft_fits_the_rows_and_is_not_public():
+    rows = 30
+    frame = pl.DataFrame(
+        {
+            "PatientID": [f"p{row % 7}" for row in range(rows)],
+            "row": [str(row) for row in range(rows)],
+            "age": [str(20 + row % 11 * 6) for row in range(rows)],
+            "dose": [f"{row / 7 - 1:.3f}" for row in range(rows)],
+            "flag": ["0", "1"] * (rows // 2),
+            "sex": ["f", "m", None] * (rows // 3),
+            "notes": [f"note {row}" for row in range(rows)],
+        }
+    )
+    draft = draft_schema(frame)
+    assert not draft.public
+    assert draft.left_out == ("PatientID", "row", "notes")
+    assert draft.columns == {
+        "age": IntegerColumn(0, 100),
+        "dose": NumberColumn(-1.0, 5.0),
+        "flag": CategoryColumn((0, 1)),
+        "sex": CategoryColumn(("", "f", "m")),
+    }
+    assert "That is your statement" in draft.toml()
+    assert "DRAFT" not in draft.confirmed().toml()
+    for name, spec in draft.columns.items():
+        spec.codes(frame[name].to_numpy(), spec.size(20), name)
+    with pytest.raises(InvalidInputError, match="rows and columns"):
+        draft_schema(frame.head(0))
+
+
+def test_identifiers_are_known_by_name_or_by_their_values():
+    for name in ("id", "user_id", "UserID", "customerId", "E-Mail", "phone number"):
+        assert looks_like_identifier(name, np.zeros(3))
+    for name in ("paid", "idle", "video", "holiday", "mid"):
+        assert not looks_like_identifier(name, np.zeros(3))
+    assert looks_like_identifier("x", np.random.default_rng(0).permutation(50).astype(float))
+    assert looks_like_identifier("x", text(*map(str, range(50))))
+    assert not looks_like_identifier("x", np.arange(50) / 7)
+    assert not looks_like_identifier("x", np.array([*range(49), 3], dtype=float))
+    assert not looks_like_identifier("x", np.arange(10.0))
