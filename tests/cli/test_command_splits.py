@@ -60,10 +60,12 @@ def test_fit_recommend_splits_per_user(place, tmp_path, given_to):
     given = given_to(tacit.factor.PrivateRecommender)
     made = make_ratings(120, 20, ratings_per_user=8, random_state=3)
     frame = pl.DataFrame({"user": made.users, "item": made.items, "rating": made.ratings}).sort("user")
+    pl.DataFrame({"item": range(20)}).write_csv(tmp_path / "items.csv")
     user = frame["user"].unique(maintain_order=True)[place]
     for name, rows in (("with", frame), ("without", frame.filter(pl.col("user") != user))):
         rows.write_csv(tmp_path / f"{name}.csv")
         arguments = ("fit", "recommend", tmp_path / f"{name}.csv", "--epsilon", 4, "--factors", 2, "--no-frontier")
+        arguments += ("--catalogue", tmp_path / "items.csv")
         run(*arguments, "--output", tmp_path / name)
     (with_it,), (without,) = given
     assert with_it.filter(pl.col("user") != user).equals(without)
@@ -81,7 +83,7 @@ def test_fit_neural(place, tmp_path, given_to):
     rest = table.with_row_index().filter(pl.col("index") != place).drop("index")
     for name, rows in (("with", table), ("without", rest)):
         rows.write_csv(tmp_path / f"{name}.csv")
-        arguments = ("fit", "neural", tmp_path / f"{name}.csv", "--label", "y", "--low", 0, "--high", 1)
+        arguments = ("fit", "neural", tmp_path / f"{name}.csv", "--label", "y", "--classes", "0,1", "--low", 0, "--high", 1)
         arguments += ("--hidden", "none", "--epsilon", 1, "--delta", 1e-5, "--epochs", 2, "--sampling-rate", 0.5)
         run(*arguments, "--output", tmp_path / name)
     (with_it, labels), (without, labels_without) = given

@@ -48,7 +48,7 @@ def test_private_topics_of_a_folder_of_texts(texts, vocabulary, tmp_path):
     assert json.loads((out / "result.json").read_text()) == result
     page = (out / "report.html").read_text()
     assert "without privacy" in page
-    assert "pass on the model, not this page" in page
+    assert "For the holder of the data only" in page
     assert "<svg" in page
     model = tacit.load(out / "model" / "nmf.tacit")
     assert model.components_.shape == (4, len(DOCUMENTS.terms))
@@ -66,7 +66,7 @@ def test_a_paid_vocabulary_is_part_of_the_budget(texts, tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("texts", 4.0, 1e-6)
     arguments = ["fit", "nmf", texts, "-k", 3, "--epsilon", 3, "--vocabulary", "paid", "--idf", "learned", "--json"]
-    arguments += ["--ledger", ledger.path, "--dataset", "texts", "--output", tmp_path / "out"]
+    arguments += ["--ledger", ledger.path, "--dataset", "texts", "--output", tmp_path / "out", "--overwrite"]
     found = invoke(*arguments)
     assert found.exit_code == 0, found.exception
     result = json.loads(found.output)
@@ -75,7 +75,8 @@ def test_a_paid_vocabulary_is_part_of_the_budget(texts, tmp_path):
     assert "vocabulary is public" not in result["guarantee"]["sentence"]
     assert len(ledger.history("texts")) == 1
     assert ledger.remaining("texts").spent == pytest.approx(3.0, rel=1e-2)
-    for wrong in (["--idf", "other"], ["--method", "other"], ["--outliers", "0"]):
+    wrongs = (["--idf", "other"], ["--method", "other"], ["--outliers", "0"], ["--seed", "-1"], ["--held-out", "1"])
+    for wrong in wrongs:
         assert isinstance(invoke(*arguments, *wrong).exception, InvalidInputError)  # the last of an option counts
     assert len(ledger.history("texts")) == 1
     model = tacit.load(tmp_path / "out" / "model" / "nmf.tacit")
@@ -144,6 +145,7 @@ def test_a_matrix_with_terms_and_a_ledger(tmp_path):
     found = invoke(*arguments)
     assert found.exit_code == 0, found.exception
     assert ledger.remaining("documents").spent == pytest.approx(1.0, rel=1e-3)
+    arguments += ["--overwrite"]
     assert tacit_command(*arguments, "--outliers", 0.5).returncode == 0  # 1.0 twice composes to less than 1.5
     assert tacit_command(*arguments).returncode == 3
     assert len(ledger.history("documents")) == 2
@@ -181,7 +183,7 @@ def test_images_in_a_matrix(tmp_path):
     found = invoke("fit", "nmf", tmp_path / "faces.npy", "-k", 3, "--image-shape", "6x6", "--output", tmp_path / "out")
     assert found.exit_code == 0, found.exception
     assert "held-out error" in found.output
-    wrong = invoke("fit", "nmf", tmp_path / "faces.npy", "-k", 3, "--image-shape", "6x7", "--output", tmp_path / "out")
+    wrong = invoke("fit", "nmf", tmp_path / "faces.npy", "-k", 3, "--image-shape", "6x7", "--output", tmp_path / "two")
     assert "36 pixels" in str(wrong.exception)
 
 

@@ -38,7 +38,7 @@ def test_components_of_a_table(kind, form, tmp_path, table):
     kept_out = np.random.default_rng(0).random(200) < 0.1
     rows = X[~kept_out]
     shift = rows.mean(axis=0) if kind == "pca" else 0
-    for name, part in (("share explained", rows), ("share explained, held out", X[kept_out])):
+    for name, part in (("fraction explained", rows), ("fraction explained, held out", X[kept_out])):
         left = (part - shift) - (part - shift) @ model.components_.T @ model.components_
         assert result["measures"][name] == pytest.approx(1 - np.sum(left**2) / np.sum((part - shift) ** 2))
     theirs = (
@@ -51,7 +51,7 @@ def test_components_of_a_table(kind, form, tmp_path, table):
 def test_hidden_singular_values_are_nowhere(tmp_path, table):
     found = invoke("fit", "svd", table, "--rank", 2, "--hide-singular-values", "--output", tmp_path / "out")
     assert found.exit_code == 0, found.output
-    assert "share explained" in found.output
+    assert "fraction explained" in found.output
     assert "singular_values" not in json.loads((tmp_path / "out" / "result.json").read_text())
     assert not hasattr(tacit.load(tmp_path / "out" / "model" / "svd.tacit"), "singular_values_")
 

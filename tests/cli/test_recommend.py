@@ -26,8 +26,10 @@ def frame():
 def fitted(frame, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recommend")
     frame.write_csv(folder / "ratings.csv")
+    (folder / "films.txt").write_text("\n".join(f"film {number}" for number in range(60)))
     Ledger(folder / "ledger.db").open_account("films", 9.0, 1e-5, unit="user")
     arguments = ["fit", "recommend", folder / "ratings.csv", "--epsilon", 5, "--factors", 4, "--output", folder / "out"]
+    arguments += ["--catalogue", folder / "films.txt"]
     found = tacit_command(*arguments, "--ledger", folder / "ledger.db", "--dataset", "films", "--json")
     assert found.returncode == 0, found.stderr
     return folder, json.loads(found.stdout)

@@ -151,11 +151,27 @@ def _dataset(name: str | None, data: Path | None) -> str:
     return fingerprint(data)
 
 
-def account(ledger: Path | None, dataset: str | None, data: Path) -> dict[str, Any]:
-    """Return the parameters by which an estimator charges a ledger.
+def account(ledger: Path | None, dataset: str | None, data: Path, *, private: bool = True) -> dict[str, Any]:
+    """Return the parameters by which an estimator charges a ledger; the account must exist.
 
-    The account is named as `tacit budget open` names it: by its name, or by the content of the whole of `data`.
+    The account is named as `tacit budget open` names it: by its name, or by the content of the whole of `data`. The
+    fingerprint is a hash of private data: it must not be written to anything that is passed on.
+
+    A fit that is not private cannot be charged. A ledger or an account that was given for one is refused; a ledger that
+    TACIT_LEDGER names for all commands is not.
     """
+    if ledger is None and dataset is not None:
+        raise InvalidInputError(
+            "a ledger with --dataset", words("none"), "Give --ledger FILE, or set TACIT_LEDGER, or leave --dataset out."
+        )
+    if not private:
+        if dataset is not None or (ledger is not None and not _from_environment("ledger")):
+            raise InvalidInputError(
+                "--epsilon with --ledger or --dataset",
+                words("none: a fit without privacy has no cost that a ledger could count"),
+                "Give --epsilon, or leave the ledger out.",
+            )
+        return {}
     if ledger is None:
         if dataset is not None:
             raise InvalidInputError(
@@ -164,7 +180,16 @@ def account(ledger: Path | None, dataset: str | None, data: Path) -> dict[str, A
         return {}
     from tacit.privacy.fingerprint import fingerprint
 
-    return {"ledger": _ledger(ledger), "dataset": dataset or fingerprint(data)}
+    book, name = _ledger(ledger), dataset or fingerprint(data)
+    book.account(name)  # raises if there is no such account, before anything is computed
+    return {"ledger": book, "dataset": name}
+
+
+def _from_environment(option: str) -> bool:
+    import click
+
+    source = click.get_current_context().get_parameter_source(option)
+    return source is click.core.ParameterSource.ENVIRONMENT
 
 
 def _charge_dict(charge: Any) -> dict[str, Any]:

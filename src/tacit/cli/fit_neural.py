@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from tacit.cli import options
 from tacit.cli.budget import account
-from tacit.cli.neural_tasks import Task, task_of
-from tacit.cli.output import print_json, progress
-from tacit.cli.read_labelled import Labelled, read_bounds, read_labelled
+from tacit.cli.output import progress, show_fit
+from tacit.cli.prepare import image_shape_of
+from tacit.cli.read_labelled import Labelled, labels_among, read_bounds, read_classes, read_labelled
 from tacit.errors import InvalidInputError, parameter, words
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-DATA = typer.Argument(help="A csv or parquet table, an npz archive, or a folder of images with one folder a class.")
+DATA = typer.Argument(help="A csv or parquet table, an npz archive, or a folder of images with one folder per class.")
 BOUNDS = typer.Option(None, help="Table with the columns name, low, high: the public range of every column.")
-OUTPUT = typer.Option(Path("tacit-neural"), help="Folder to write to.")
-LEDGER = typer.Option(None, help="Ledger to charge; the account is --dataset, or the fingerprint of DATA.")
-FOR_THE_HOLDER = (
-    "Losses, and all measures and figures on held-out examples, were computed from private data without noise. They are for "
-    "the holder: pass on the model, not this page."
+CLASSES = typer.Option(
+    None, help="All classes, as in a,b,c, or a file with one per line: public, and needed with --epsilon."
 )
-PARTS = 10
-"""The bar moves so many times while the network is trained."""
 
 
 def neural(
     data: Path = DATA,
     label: str | None = typer.Option(None, help="Column (or array) with the labels; for images, their folders."),
+    classes: str | None = CLASSES,
     label_range: str | None = typer.Option(None, help="Labels are numbers, in this public range, as in 0:100."),
     epsilon: float | None = typer.Option(
         None, help="Total privacy loss of an example; without it there is no privacy."
@@ -41,144 +33,66 @@ def neural(
     hidden: str = typer.Option("100", help="Widths of the hidden layers, as 1000 or 200,100; none for a linear model."),
     method: str = typer.Option("dropout", help="dropout, sgld or dp-sgd."),
     features: str = typer.Option("none", help="scattering: a fixed front end for images that has seen no data."),
-    image_shape: str | None = typer.Option(None, help="Rows are images of this shape, as in 28x28."),
+    image_shape: str | None = options.IMAGE_SHAPE,
     low: float | None = typer.Option(None, help="Public lowest value of all features."),
     high: float | None = typer.Option(None, help="Public highest value of all features."),
     bounds: Path | None = BOUNDS,
     epochs: float = typer.Option(10.0, help="Passes over the data."),
-    sampling_rate: float = typer.Option(0.1, help="Share of the examples in a step."),
+    sampling_rate: float = typer.Option(0.1, help="Probability with which each example takes part in a step."),
     clip: float = typer.Option(1.0, help="Largest norm of one example's gradient."),
     step_size: float | None = typer.Option(None, help="Size of the first step; 2 for classes, 0.5 for numbers."),
-    held_out: float = typer.Option(0.2, help="Share of the examples kept out of the fit."),
-    seed: int = typer.Option(0, help="Seed of the start and, without --epsilon, of the split. It protects nothing."),
-    output: Path = OUTPUT,
-    ledger: Path | None = LEDGER,
-    dataset: str | None = typer.Option(None, help="The ledger's account."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object and no progress."),
+    held_out: float = typer.Option(0.2, help="Fraction of the examples to hold out of the fit."),
+    seed: int = options.SPLIT_SEED,
+    output: Path = typer.Option(Path("tacit-neural"), help="Folder to write to."),  # noqa: B008
+    overwrite: bool = options.OVERWRITE,
+    ledger: Path | None = options.LEDGER,
+    dataset: str | None = options.DATASET,
+    as_json: bool = options.JSON,
 ) -> None:
     """Learn classes, or with --label-range numbers; with --epsilon the network may be released.
 
     Writes model/network.tacit (all that may be passed on), result.json and report.html (for the holder).
     """
     from tacit.neural.requirement import require_torch
+    from tacit.report import ResultFolder, compare_networks
+    from tacit.report.network import REPORTS_PER_TRAINING
 
     require_torch()
-    if not 0 < held_out < 1:
-        raise InvalidInputError(
-            "--held-out between 0 and 1", parameter(held_out), "Give the share of examples to keep out, as 0.2."
-        )
-    with progress(3 + PARTS * (1 if epsilon is None else 2), quiet=as_json) as advance:
-        advance("reading the data")
-        rows = read_labelled(data, label)
-        settings = {
-            "hidden": _widths(hidden),
-            "method": method,
-            "features": None if features == "none" else features,
-            "image_shape": rows.shape if image_shape is None else _shape(image_shape),
-            "bounds": _bounds(rows, low, high, bounds, private=epsilon is not None),
-            "epochs": epochs,
-            "sampling_rate": sampling_rate,
-            "clip": clip,
-            **({} if step_size is None else {"step_size": step_size}),
-            "delta": delta,
-            "random_state": seed,
-        }
-        task = task_of(rows.y, label_range)
-        result = _fit_and_report(
-            rows, task, settings, epsilon, held_out, account(ledger, dataset, data), output, advance
-        )
-    if as_json:
-        print_json(result)
-        return
-    typer.echo(result["guarantee"]["sentence"])
-    for name, value in result["measures"].items():
-        typer.echo(f"{name}: {value:.4f}")
-    typer.echo(f"Report: {output / 'report.html'}")
-
-
-def _fit_and_report(
-    rows: Labelled,
-    task: Task,
-    settings: dict[str, Any],
-    epsilon: float | None,
-    held_out: float,
-    spending: dict[str, Any],
-    output: Path,
-    advance: Callable[[str], None],
-) -> dict[str, Any]:
-    import numpy as np
-
-    from tacit.data.split import held_out_by_seed, held_out_rows
-
-    if epsilon is None:
-        out = held_out_by_seed(rows.X.shape[0], fraction=held_out, random_state=settings["random_state"])
-    else:
-        out = held_out_rows(rows.X, rows.y, fraction=held_out)
-    train, test = (rows.X[~out], rows.y[~out]), (rows.X[out], rows.y[out])
-    steps = max(1, round(settings["epochs"] / settings["sampling_rate"]))
-    told = _every_part(advance, steps, "training without privacy, to compare")
-    plain = task.model(**settings, epsilon=math.inf, progress=told).fit(*train)
-    found = {"fitted": plain}
-    if epsilon is not None:
-        told = _every_part(advance, steps, "training with privacy")
-        model = task.model(**settings, epsilon=epsilon, progress=told, **spending).fit(*train)
-        found = {"private": model, "without privacy": plain}
-    advance("measuring")
-    model = next(iter(found.values()))
-    measures = {**task.measures(found, *test), "share of values beyond the bounds": model.clipped_share_}
-    advance("writing the report")
-    (output / "model").mkdir(parents=True, exist_ok=True)
-    model.save(output / "model" / "network.tacit")
-    result = {
-        "guarantee": model.guarantee_.to_dict(),
-        "examples": len(train[1]),
-        "held_out": len(test[1]),
-        **task.described(),
-        "measures": measures,
-        "dropout_rate": model.dropout_rate_,
-        "settings": {
-            **settings,
-            "bounds": np.asarray(settings["bounds"]).tolist(),
-            "step_size": model.step_size,
-            "epsilon": epsilon,
-            "steps": steps,
-        },
+    shape = None if image_shape is None else image_shape_of(image_shape)
+    settings: dict[str, Any] = {
+        "hidden": _widths(hidden),
+        "method": method,
+        "features": None if features == "none" else features,
+        "epochs": epochs,
+        "sampling_rate": sampling_rate,
+        "clip": clip,
+        **({} if step_size is None else {"step_size": step_size}),
     }
-    _report(task, found, measures, test).write(output / "report.html")
-    (output / "result.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
-    return result
-
-
-def _report(task: Task, found: dict[str, Any], measures: dict[str, float], test: tuple[Any, Any]) -> Any:
-    from tacit.report import Report
-    from tacit.report.figures import curves
-
-    model = next(iter(found.values()))
-    report = Report("Private Bayesian network", FOR_THE_HOLDER)
-    report.guarantee(model.guarantee_)
-    report.table("Held-out examples", ["measure", "value"], [[key, f"{value:.4f}"] for key, value in measures.items()])
-    losses = {key: list(candidate.loss_curve_) for key, candidate in reversed(found.items())}
-    report.figure(
-        "Learning curve",
-        curves(losses, step_name="step", value_name="mean loss of the step's examples"),
-        "Computed without noise, for the holder. The number of steps is fixed and does not depend on it.",
-    )
-    task.add_figures(report, found, *test)
-    rates = [[key, f"{value:.4f}"] for key, value in model.dropout_rate_.items()]
-    report.table(
-        "Dropout rate of the weights", ["over the weights", "rate"], rates, "What the last step's noise amounts to."
-    )
-    return report
-
-
-def _every_part(advance: Callable[[str], None], steps: int, what: str) -> Callable[[int], None]:
-    marks = {math.ceil(steps * part / PARTS): part for part in range(1, PARTS + 1)}
-
-    def told(done: int) -> None:
-        if done in marks:
-            advance(f"{what}: step {done} of {steps}")
-
-    return told
+    target_bounds = None if label_range is None else _range(label_range)
+    stages = 3 + REPORTS_PER_TRAINING * (1 if epsilon is None else 2)
+    with ResultFolder(output, overwrite=overwrite), progress(stages, quiet=as_json) as advance:
+        advance("reading the data")
+        spending = account(ledger, dataset, data, private=epsilon is not None)
+        rows = read_labelled(data, label)
+        named = None if classes is None else read_classes(classes)
+        found = compare_networks(
+            rows.X,
+            rows.y if named is None else labels_among(rows.y, named),
+            classes=named,
+            target_bounds=target_bounds,
+            epsilon=epsilon,
+            delta=delta,
+            held_out=held_out,
+            **spending,
+            random_state=seed,
+            progress=advance,
+            image_shape=shape or rows.shape,
+            bounds=_bounds(rows, low, high, bounds, private=epsilon is not None),
+            **settings,
+        )
+        advance("writing the report")
+        found.write(output)
+    show_fit(found, output, as_json=as_json)
 
 
 def _bounds(rows: Labelled, low: float | None, high: float | None, file: Path | None, *, private: bool) -> Any:
@@ -192,7 +106,7 @@ def _bounds(rows: Labelled, low: float | None, high: float | None, file: Path | 
         raise InvalidInputError(
             "the public range of the features for a private fit",
             words("none: a range computed from the private rows would be a release that nobody paid for"),
-            "Give --low and --high, or --bounds FILE with one line a column.",
+            "Give --low and --high, or --bounds FILE with one line per column.",
         )
     least, greatest = rows.X.min(axis=0), rows.X.max(axis=0)
     return least, least + (greatest - least) + (greatest == least)
@@ -207,7 +121,11 @@ def _widths(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def _shape(text: str) -> tuple[int, int]:
-    from tacit.cli.fit_nmf import _shape as shape_of
-
-    return shape_of(text)
+def _range(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(side) for side in text.split(":"))
+    except ValueError:
+        raise InvalidInputError(
+            "--label-range LOW:HIGH", parameter(text), "Give the public range, as in 0:100."
+        ) from None
+    return low, high

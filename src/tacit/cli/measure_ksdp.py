@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from tacit.cli import options
 from tacit.cli.output import print_json, progress
 from tacit.cli.prepare import prepare
 from tacit.errors import InvalidInputError, parameter
-from tacit.validation import check_choice, check_count
-
-DATA = typer.Argument(help="A folder of .txt files or of images, or a matrix: npz, mtx, npy, csv, parquet.")
-OUTPUT = typer.Option(Path("tacit-ksdp"), help="Folder to write to.")
-FOR_THE_HOLDER = (
-    "A measurement on the holder's own documents, not a guarantee. It names documents: it is for the holder, who may leave "
-    "those that show out of the fit."
-)
+from tacit.validation import check_choice
 
 
 def ksdp(
-    data: Path = DATA,
+    data: Path = options.MATRIX,
     model: str = typer.Option("nmf", help="nmf, svd or pca."),
-    rank: int = typer.Option(..., "--rank", "-k", help="Number of topics or components."),
+    rank: int = options.RANK,
     reveal_singular_values: bool = typer.Option(False, help="svd, pca: run on plain sums, not normalised ones."),
     documents: int = typer.Option(20, help="How many rows to measure, drawn at random."),
     only: str | None = typer.Option(None, help="Measure these rows instead: numbers from 0, with commas."),
@@ -33,26 +26,27 @@ def ksdp(
     samples: int = typer.Option(50, help="Runs with each document, and runs without."),
     level: float = typer.Option(0.05, help="Corrected p-values up to this are flagged."),
     unit_rows: bool = typer.Option(True, help="Scale each row to L2 norm 1 (texts always are)."),
-    seed: int = typer.Option(0, help="Of the samples."),
+    seed: int = typer.Option(0, help="Seed of the samples."),
     jobs: int = typer.Option(2, help="Processes."),
-    output: Path = OUTPUT,
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object and no progress."),
+    output: Path = typer.Option(Path("tacit-ksdp"), help="Folder to write to."),  # noqa: B008
+    overwrite: bool = options.OVERWRITE,
+    as_json: bool = options.JSON,
 ) -> None:
-    """Run a fit with and without each document, and compare all that others would see of it.
+    """Run a fit with and without each document, and compare everything that others would see of it.
 
     Writes result.json and report.html, both for the holder.
     """
-    from tacit.privacy import ksdp as measure
-    from tacit.report import Report
+    from tacit.report import ResultFolder, measure_presence
 
-    with progress(3, quiet=as_json) as advance:
+    with ResultFolder(output, overwrite=overwrite, model=False), progress(2, quiet=as_json) as advance:
         advance("reading the data")
         estimator = _estimator(model, rank, reveal_singular_values, seed)
         others = _numbers(holders, "--holders")
+        chosen = documents if only is None else _numbers(only, "--only")
         rows = prepare(data, private=False, unit_rows=unit_rows, vocabulary=None, idf="uniform", shape=None).X
-        chosen = _chosen(only, documents, rows.shape[0], seed)
-        advance(f"running {samples * (len(chosen) + 1)} fits")
-        found = measure(
+        count = documents if only is None else len(_numbers(only, "--only"))
+        advance(f"running {samples * (count + 1)} fits")
+        found = measure_presence(
             estimator,
             rows,
             chosen,
@@ -63,22 +57,11 @@ def ksdp(
             jobs=jobs,
             random_state=seed,
         )
-        advance("writing the report")
-        output.mkdir(parents=True, exist_ok=True)
-        report = Report("What a document's presence changes", FOR_THE_HOLDER)
-        report.guarantee(found.guarantee)
-        report.figure("P-values", found.figure(), "Each point is a document. Points far below the line are told apart.")
-        table = [
-            [str(document), f"{p:.3g}", f"{corrected:.3g}", "shows" if corrected <= found.level else "-"]
-            for document, p, corrected in zip(found.documents, found.pi, found.corrected, strict=True)
-        ]
-        report.table("Documents", ["row", "smallest p-value", "corrected", ""], table)
-        report.write(output / "report.html")
-        (output / "result.json").write_text(json.dumps(found.to_dict(), indent=2), encoding="utf-8")
+        found.write(output)
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.summary)
         return
-    typer.echo(str(found))
+    typer.echo(str(found.ksdp))
     typer.echo(f"Report: {output / 'report.html'}")
 
 
@@ -89,20 +72,6 @@ def _estimator(model: str, rank: int, reveal: bool, seed: int) -> Any:
     if model == "nmf":
         return NMF(rank, init="random", random_state=seed)
     return (SVD if model == "svd" else PCA)(rank, hide_singular_values=not reveal, random_state=seed)
-
-
-def _chosen(only: str | None, documents: int, rows: int, seed: int) -> list[int]:
-    import numpy as np
-
-    if only is not None:
-        return _numbers(only, "--only")
-    count = check_count(documents, "--documents")
-    if count >= rows:
-        raise InvalidInputError(
-            f"fewer documents than the {rows} rows", parameter(count), "Give a smaller --documents."
-        )
-    drawn: list[int] = np.sort(np.random.default_rng(seed).choice(rows, size=count, replace=False)).tolist()
-    return drawn
 
 
 def _numbers(text: str, name: str) -> list[int]:

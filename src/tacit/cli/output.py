@@ -8,14 +8,30 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from tacit.errors import InvalidInputError, listed, words
+
+if TYPE_CHECKING:
+    from tacit.report.result import FitResult
 
 
 def print_json(values: Any) -> None:
     """Print one JSON object on standard output."""
     print(json.dumps(values, indent=2))
+
+
+def show_fit(result: FitResult, output: Path, *, as_json: bool) -> None:
+    """Print what a fit found, for the holder."""
+    if as_json:
+        print_json(result.summary)
+        return
+    typer.echo(str(result.guarantee))
+    for line in result.lines():
+        typer.echo(line)
+    typer.echo(f"Report: {output / 'report.html'}")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -96,6 +96,17 @@ def prepare(
     return Prepared(_rows(matrix.X, unit_rows), names, shape, None, ("the columns of the table are public",))
 
 
+def image_shape_of(text: str) -> tuple[int, int]:
+    """Return the shape that --image-shape ROWSxCOLUMNS names."""
+    try:
+        height, width = (int(part) for part in text.lower().split("x"))
+    except ValueError:
+        raise InvalidInputError(
+            "an image shape as in 19x19", parameter(text), "Give --image-shape ROWSxCOLUMNS."
+        ) from None
+    return height, width
+
+
 def _from_counts(counts: TermCounts, private: bool, idf: str) -> Prepared:
     from tacit.data import tfidf
 

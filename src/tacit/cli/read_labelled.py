@@ -37,6 +37,31 @@ def read_labelled(path: Path, label: str | None) -> Labelled:
     return _table(path, label)
 
 
+def read_classes(text: str) -> Any:
+    """Return the classes that --classes lists, or that a file has one per line; as numbers if all are whole numbers."""
+    import numpy as np
+
+    from tacit.data import read_terms
+
+    names = list(read_terms(Path(text))) if Path(text).is_file() else [name.strip() for name in text.split(",")]
+    try:
+        return np.unique(np.array([int(name) for name in names]))
+    except ValueError:
+        return np.unique(np.array(names))
+
+
+def labels_among(y: Any, classes: Any) -> Any:
+    """Return the labels as the classes are written, so that their type does not depend on the other labels of the file."""
+    import numpy as np
+
+    place = {str(name): index for index, name in enumerate(classes.tolist())}
+    texts = [str(int(label) if isinstance(label, float) and label.is_integer() else label) for label in y.tolist()]
+    codes = np.array([place.get(text, -1) for text in texts], dtype=np.int64)
+    if (codes < 0).any():
+        raise InvalidInputError("labels among --classes", words("others"), "Name every class that may occur.")
+    return classes[codes]
+
+
 def read_bounds(path: Path, names: tuple[str, ...] | None) -> tuple[Any, Any]:
     """Read a table with the columns name, low and high: the public range of every column of the data."""
     from tacit.data.frames import read_frame

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from tacit.cli.output import print_json, print_table
-from tacit.cli.read_ratings import read_ratings_file
+from tacit.cli.read_ratings import as_type_of, read_ratings_file
 from tacit.errors import InvalidInputError, parameter, words
 
 MODEL = typer.Argument(help="A model file, or a folder that `tacit fit recommend` wrote.")
@@ -33,6 +33,9 @@ def recommend(
             words("both" if user is not None else "neither"),
             "Name a user of the data, or give a file with the ratings of one.",
         )
+    import numpy as np
+    import polars
+
     from tacit.factor import load
 
     file, data, columns = _found(model, data, columns)
@@ -42,6 +45,9 @@ def recommend(
             "a recommender's model", parameter(type(recommender).__name__), "Fit one: tacit fit recommend."
         )
     items, values = _own_ratings(ratings, user, data, columns)
+    ids = np.asarray(recommender.item_ids_)
+    if ids.dtype.kind in "iuU":
+        items = as_type_of(items, polars.Series(ids.tolist()))
     best = recommender.recommend_for(items, values, n=top)
     if as_json:
         print_json([{"item": item, "rating": rating} for item, rating in best])

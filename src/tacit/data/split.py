@@ -136,7 +136,7 @@ def check_fraction(fraction: float) -> float:
     """Return a fraction to hold out, strictly between 0 and 1."""
     if not 0 < fraction < 1:
         raise InvalidInputError(
-            "held_out between 0 and 1", parameter(fraction), "Give the fraction to hold out, as in 0.1."
+            "held_out (--held-out) to be between 0 and 1", parameter(fraction), "Give the fraction to hold out, as in 0.1."
         )
     return float(fraction)
 

@@ -1,0 +1,315 @@
+"""A private Bayesian network beside one without privacy, measured on examples that neither saw."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
+from tacit.errors import InvalidInputError, words
+from tacit.report.class_figures import confusion, predictions_plot, reliability_plot
+from tacit.report.figures import curves
+from tacit.report.page import Report
+from tacit.report.result import FitResult
+
+REPORTS_PER_TRAINING = 10
+"""How often `progress` is called during one training."""
+
+
+class Task(ABC):
+    """What a network learns: an estimator, its measures on held-out examples, its figures.
+
+    Models come by name, the one to be released first.
+    """
+
+    @abstractmethod
+    def model(self, **settings: Any) -> Any:
+        """Return an estimator that is not fitted yet."""
+
+    @abstractmethod
+    def measures(self, models: dict[str, Any], X: Any, y: Any) -> dict[str, float]:
+        """Return measures on examples that were held out of the fit."""
+
+    @abstractmethod
+    def draw(self, report: Report, models: dict[str, Any], X: Any, y: Any) -> None:
+        """Draw the same."""
+
+    @abstractmethod
+    def values(self) -> dict[str, Any]:
+        """Return what is known about the labels, as plain values."""
+
+
+class ClassTask(Task):
+    """The labels are classes."""
+
+    def __init__(self, classes: Any) -> None:
+        self.classes = np.unique(np.asarray(classes))
+
+    def model(self, **settings: Any) -> Any:
+        """Return a classifier."""
+        from tacit.neural import PrivateBayesianClassifier
+
+        return PrivateBayesianClassifier(classes=self.classes, **settings)
+
+    def measures(self, models: dict[str, Any], X: Any, y: Any) -> dict[str, float]:
+        """Return accuracies and calibration errors."""
+        from tacit.neural import expected_calibration_error
+
+        truth, found = np.searchsorted(self.classes, y), {}
+        for place, (name, model) in enumerate(models.items()):
+            given, which = model.predict_proba(X), f" {name}" if place else ""
+            found[f"accuracy{which}"] = float((given.argmax(axis=1) == truth).mean())
+            found[f"calibration error{which}"] = expected_calibration_error(given, truth)
+        single = copy(next(iter(models.values())))
+        single.weights_ = single.weights_[-1:]
+        found["calibration error of a single sample"] = expected_calibration_error(single.predict_proba(X), truth)
+        return found
+
+    def draw(self, report: Report, models: dict[str, Any], X: Any, y: Any) -> None:
+        """Draw calibration and confusion."""
+        from sklearn.metrics import confusion_matrix
+
+        from tacit.neural import reliability
+
+        truth = np.searchsorted(self.classes, y)
+        probabilities = {name: model.predict_proba(X) for name, model in models.items()}
+        tables = {name: reliability(given, truth) for name, given in probabilities.items()}
+        report.figure(
+            "Calibration",
+            reliability_plot({name: (table.confidence, table.accuracy) for name, table in tables.items()}),
+            "On the diagonal a prediction of 80% is right in 80% of the cases; below it the network is too confident.",
+        )
+        predicted = next(iter(probabilities.values())).argmax(axis=1)
+        counts = confusion_matrix(truth, predicted, labels=range(len(self.classes)))
+        names = [str(name) for name in self.classes]
+        report.figure("Confusion", confusion(counts, names), "Rows are the true classes.")
+
+    def values(self) -> dict[str, Any]:
+        """Return the classes."""
+        return {"classes": [str(name) for name in self.classes]}
+
+
+class NumberTask(Task):
+    """The labels are numbers in a public range."""
+
+    def __init__(self, bounds: tuple[float, float]) -> None:
+        self.bounds = float(bounds[0]), float(bounds[1])
+
+    def model(self, **settings: Any) -> Any:
+        """Return a regressor."""
+        from tacit.neural import PrivateBayesianRegressor
+
+        return PrivateBayesianRegressor(target_bounds=self.bounds, **settings)
+
+    def measures(self, models: dict[str, Any], X: Any, y: Any) -> dict[str, float]:
+        """Return errors, and those of a constant that saw the held-out labels."""
+        found = {}
+        for place, (name, model) in enumerate(models.items()):
+            errors, which = y - model.predict(X), f" {name}" if place else ""
+            found[f"root mean squared error{which}"] = float(np.sqrt(np.mean(errors**2)))
+            found[f"fraction of variance explained{which}"] = float(1 - np.mean(errors**2) / max(np.var(y), 1e-300))
+        found["root mean squared error of the mean label"] = float(np.std(y))
+        found["fraction of labels beyond the range"] = next(iter(models.values())).clipped_target_share_
+        return found
+
+    def draw(self, report: Report, models: dict[str, Any], X: Any, y: Any) -> None:
+        """Draw predictions against labels."""
+        points = {name: model.predict(X) for name, model in models.items()}
+        report.figure("Predictions", predictions_plot(y, points), "On the diagonal a prediction is right.")
+
+    def values(self) -> dict[str, Any]:
+        """Return the range."""
+        return {"label_range": list(self.bounds)}
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkComparison(FitResult):
+    """What `compare_networks` found.
+
+    Attributes
+    ----------
+    model : PrivateBayesianClassifier or PrivateBayesianRegressor
+        The one to use: private if an epsilon was given.
+    plain : PrivateBayesianClassifier or PrivateBayesianRegressor
+        Trained without noise.
+    measures : dict of str to float
+    curves : dict of str to list of float
+        Loss of each step's examples, without noise.
+    guarantee : Guarantee
+        Of `model`.
+    task : Task
+    test : tuple
+        The held-out rows and labels.
+    n_examples : int
+        Examples that were fitted.
+    """
+
+    title = "Private Bayesian network"
+    model_name = "network"
+
+    model: Any
+    plain: Any
+    measures: dict[str, float]
+    curves: dict[str, list[float]]
+    task: Task
+    test: tuple[Any, Any]
+    n_examples: int
+
+    @property
+    def models(self) -> dict[str, Any]:
+        """The models by name, the one to use first."""
+        if self.model is self.plain:
+            return {"fitted": self.model}
+        return {"private": self.model, "without privacy": self.plain}
+
+    def values(self) -> dict[str, Any]:
+        """Return measures, dropout rates and settings as plain values."""
+        names = ("method", "features", "image_shape", "epochs", "sampling_rate", "clip", "step_size")
+        model = self.model
+        private = model is not self.plain
+        return {
+            "examples": self.n_examples,
+            "held_out": len(self.test[1]),
+            **self.task.values(),
+            "measures": self.measures,
+            "dropout_rate": model.dropout_rate_,
+            "settings": {
+                **{name: getattr(model, name) for name in names},
+                "hidden": list(model.hidden),
+                "bounds": np.asarray(model.bounds).tolist(),
+                "random_state": model.random_state,
+                "epsilon": model.epsilon if private else None,
+                "delta": model.delta if private else None,
+                "steps": len(model.loss_curve_),
+            },
+        }
+
+    def lines(self) -> list[str]:
+        """Return the measures, one per line."""
+        return [f"{name}: {value:.4f}" for name, value in self.measures.items()]
+
+    def draw(self, report: Report) -> None:
+        """Add measures, learning curve, the task's figures and dropout rates."""
+        rows = [[name, f"{value:.4f}"] for name, value in self.measures.items()]
+        report.table("Held-out examples", ["measure", "value"], rows)
+        report.figure(
+            "Learning curve",
+            curves(self.curves, step_name="step", value_name="mean loss of the step's examples"),
+            "Computed without noise, for the holder. The number of steps is fixed and does not depend on it.",
+        )
+        if len(self.test[1]):
+            self.task.draw(report, self.models, *self.test)
+        rates = [[name, f"{value:.4f}"] for name, value in self.model.dropout_rate_.items()]
+        note = "The dropout rate that the last step's noise amounts to."
+        report.table("Dropout rate of the weights", ["over the weights", "rate"], rates, note)
+
+
+def compare_networks(
+    X: Any,
+    y: Any,
+    *,
+    classes: Sequence[Any] | None = None,
+    target_bounds: tuple[float, float] | None = None,
+    epsilon: float | None = None,
+    delta: float = 1e-6,
+    held_out: float = 0.2,
+    ledger: Any = None,
+    dataset: str | None = None,
+    random_state: int = 0,
+    progress: Callable[[str], None] | None = None,
+    **parameters: Any,
+) -> NetworkComparison:
+    """Train a network with and without privacy, and measure both on held-out examples. Needs ``tacit[neural]``.
+
+    Parameters
+    ----------
+    X : array of shape (n_examples, n_features)
+    y : array of shape (n_examples,)
+        Classes, or with `target_bounds` numbers.
+    classes : sequence
+        All classes: public, and required for a private classifier.
+    target_bounds : tuple of float, optional
+        The labels are numbers in this public range.
+    epsilon : float, optional
+        Total privacy loss of an example; without it there is no private fit.
+    delta : float, default=1e-6
+    held_out : float, default=0.2
+        Fraction of the examples to hold out of both fits. With an `epsilon`, each example is held out or kept by itself,
+        under a secret key (`tacit.data.split`); otherwise by `random_state`.
+    ledger, dataset
+        See `tacit.neural.PrivateBayesianClassifier`.
+    random_state : int, default=0
+        Seed of the start and, without `epsilon`, of the split.
+    progress : callable, optional
+        Called with a short text, a few times per training.
+    **parameters
+        Further parameters of `tacit.neural.PrivateBayesianClassifier` or `PrivateBayesianRegressor`.
+
+    Returns
+    -------
+    NetworkComparison
+        Measures and curves are computed without noise, and are for the holder of the data.
+    """
+    say = progress or (lambda stage: None)
+    labels = np.asarray(y)
+    check_fraction(held_out)
+    task = _task(labels, classes, target_bounds, private=epsilon is not None)
+    if epsilon is None:
+        out = held_out_by_seed(len(labels), fraction=held_out, random_state=random_state)
+    else:
+        out = held_out_rows(X, labels, fraction=held_out)
+    train, test = (X[~out], labels[~out]), (X[out], labels[out])
+    settings = {"delta": delta, "random_state": random_state, **parameters}
+
+    def trained(what: str, **further: Any) -> Any:
+        return task.model(**settings, **further, progress=_steps_shown(say, what, settings)).fit(*train)
+
+    plain = trained("training without privacy, to compare", epsilon=math.inf)
+    models = {"fitted": plain}
+    if len(test[1]):
+        task.measures(models, *test)  # what can fail is tried before the private fit is charged
+    if epsilon is not None:
+        model = trained("training with privacy", epsilon=epsilon, ledger=ledger, dataset=dataset)
+        models = {"private": model, "without privacy": plain}
+    say("measuring")
+    first = next(iter(models.values()))
+    measures = task.measures(models, *test) if len(test[1]) else {}
+    measures["fraction of values beyond the bounds"] = first.clipped_share_
+    losses = {name: [float(loss) for loss in model.loss_curve_] for name, model in reversed(models.items())}
+    return NetworkComparison(first, plain, measures, losses, task, test, len(train[1]))
+
+
+def _task(y: Any, classes: Sequence[Any] | None, bounds: tuple[float, float] | None, *, private: bool) -> Task:
+    if bounds is not None:
+        if y.dtype.kind not in "fiub":
+            raise InvalidInputError(
+                "labels that are numbers, within target_bounds (--label-range)",
+                words("labels that are names"),
+                "Leave the range out for classes.",
+            )
+        return NumberTask(bounds)
+    if classes is None and private:
+        raise InvalidInputError(
+            "the classes for a private fit",
+            words("none: those that occur in the labels would be a release that nobody paid for"),
+            "Give all classes that a label can have: classes=, or --classes a,b,c.",
+        )
+    return ClassTask(y if classes is None else classes)
+
+
+def _steps_shown(say: Callable[[str], None], what: str, settings: dict[str, Any]) -> Callable[[int], None]:
+    """Return what shows the progress of a training, a few times."""
+    steps = max(1, round(settings.get("epochs", 10.0) / settings.get("sampling_rate", 0.1)))
+    shown = {math.ceil(steps * part / REPORTS_PER_TRAINING) for part in range(1, REPORTS_PER_TRAINING + 1)}
+
+    def show(done: int) -> None:
+        if done in shown:
+            say(f"{what}: step {done} of {steps}")
+
+    return show

@@ -1,0 +1,91 @@
+"""Whether a document's presence shows in what a fit among holders sends: the measurement, and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import InvalidInputError, parameter
+from tacit.privacy import ksdp
+from tacit.privacy.ksdp_result import KSDP
+from tacit.report.page import Report
+from tacit.report.result import Result, for_the_holder
+from tacit.validation import check_count, check_seed
+
+
+@dataclass(frozen=True, eq=False)
+class PresenceResult(Result):
+    """What `measure_presence` found.
+
+    Attributes
+    ----------
+    summary, report
+        As in `Result`; they name documents and are for the holder.
+    ksdp : KSDP
+        The p-values.
+    """
+
+    ksdp: KSDP
+
+
+def measure_presence(
+    mechanism: Any,
+    X: Any,
+    documents: int | Sequence[int] = 20,
+    *,
+    samples: int = 50,
+    size: int | None = None,
+    holders: Sequence[int] = (),
+    level: float = 0.05,
+    jobs: int = 2,
+    random_state: int = 0,
+) -> PresenceResult:
+    """Run a fit with and without each document, and compare everything that others would see of it.
+
+    Parameters
+    ----------
+    mechanism : estimator, or callable
+        See `tacit.privacy.ksdp`.
+    X : array or CSR matrix
+    documents : int or sequence of int, default=20
+        Rows to measure, or the number of rows to draw at random.
+    samples, size, holders, level, jobs, random_state
+        See `tacit.privacy.ksdp`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit import SVD
+    >>> from tacit.report import measure_presence
+    >>> X = np.random.default_rng(0).standard_normal((300, 4))
+    >>> X[7] *= 20
+    >>> found = measure_presence(SVD(2, hide_singular_values=False), X, [3, 7], size=30, samples=20, jobs=1)
+    >>> found.summary["flagged"]
+    [7]
+    """
+    chosen = _drawn(documents, X.shape[0], random_state) if isinstance(documents, int) else documents
+    settings: dict[str, Any] = {"samples": samples, "size": size, "holders": holders, "level": level}
+    found = ksdp(mechanism, X, chosen, **settings, jobs=jobs, random_state=random_state)
+    notice = for_the_holder("nothing: it names documents, and you may leave those that show out of the fit")
+    report = Report("What a document's presence changes", notice)
+    report.guarantee(found.guarantee)
+    caption = "Each point is a document. Points far below the line are told apart."
+    report.figure("P-values", found.figure(), caption)
+    rows = [
+        [str(document), f"{p:.3g}", f"{corrected:.3g}", "shows" if corrected <= found.level else "-"]
+        for document, p, corrected in zip(found.documents, found.pi, found.corrected, strict=True)
+    ]
+    report.table("Documents", ["row", "smallest p-value", "corrected", ""], rows)
+    return PresenceResult({"notice": notice, **found.to_dict()}, report, found)
+
+
+def _drawn(documents: int, n_rows: int, random_state: int) -> list[int]:
+    count = check_count(documents, "documents")
+    if count >= n_rows:
+        raise InvalidInputError("fewer documents than rows", parameter(count), "Measure fewer documents.")
+    drawn = np.random.default_rng(check_seed(random_state)).choice(n_rows, size=count, replace=False)
+    chosen: list[int] = np.sort(drawn).tolist()
+    return chosen

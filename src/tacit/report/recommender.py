@@ -1,0 +1,275 @@
+"""A recommender with privacy beside one without, measured on ratings that neither saw."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.data.split import check_fraction, held_out_by_seed, held_out_pairs
+from tacit.errors import InvalidInputError, PrivacyWarning, words
+from tacit.factor import PrivateRecommender, Recommender
+from tacit.report.figures import bars, frontier, histogram
+from tacit.report.page import Report
+from tacit.report.result import FitResult
+
+if TYPE_CHECKING:
+    import polars
+
+GROUPS = 5
+"""Held-out ratings are drawn in this many groups, from those of rare items to those of popular ones."""
+OWN_MEAN = "a user's own mean"
+
+
+@dataclass(frozen=True, eq=False)
+class RecommenderComparison(FitResult):
+    """What `compare_recommenders` found.
+
+    Attributes
+    ----------
+    model : PrivateRecommender or Recommender
+        The one to use: private if an epsilon was given.
+    plain : Recommender
+        The fit without privacy.
+    measures : dict of str to dict
+        Of each model, and of the users' own means: RMSE, MAE, recall and NDCG on held-out ratings.
+    curves : dict of float to float
+        RMSE by epsilon.
+    guarantee : Guarantee
+        Of `model`.
+    by_popularity : dict of str to list of float
+        RMSE of each model in groups of held-out ratings of ever more popular items.
+    ratings_per_user : ndarray of int
+        Numbers of fitted ratings.
+    n_ratings, n_held_out : int
+    source : dict of str to str
+        Where the ratings came from; ``result.json`` holds it.
+    """
+
+    title = "Recommender"
+    model_name = "recommender"
+
+    model: Any
+    plain: Recommender
+    measures: dict[str, dict[str, float]]
+    curves: dict[float, float]
+    by_popularity: dict[str, list[float]]
+    ratings_per_user: Any
+    n_ratings: int
+    n_held_out: int
+    source: dict[str, str] = field(default_factory=dict)
+
+    def values(self) -> dict[str, Any]:
+        """Return scores and the frontier as plain values."""
+        return {
+            **self.source,
+            "ratings": self.n_ratings,
+            "held_out": self.n_held_out,
+            "scores": self.measures,
+            "frontier": {f"{epsilon:g}": self.curves[epsilon] for epsilon in sorted(self.curves)},
+        }
+
+    def lines(self) -> list[str]:
+        """Return each model's error."""
+        return [f"{name}: RMSE {scores['rmse']:.4f}" for name, scores in self.measures.items()]
+
+    def draw(self, report: Report) -> None:
+        """Add scores, what privacy costs, errors by popularity and the users' contributions."""
+        keys = ("rmse", "mae", "recall", "ndcg")
+        rows = [
+            [name, *(f"{scores[key]:.4f}" if key in scores else "" for key in keys)]
+            for name, scores in self.measures.items()
+        ]
+        report.table("Held-out ratings", ["model", "RMSE", "MAE", "recall at 10", "NDCG at 10"], rows)
+        if self.curves:
+            epsilons = sorted(self.curves)
+            figure = frontier(
+                epsilons,
+                [self.curves[epsilon] for epsilon in epsilons],
+                reference=self.measures["without privacy"]["rmse"],
+                value_name="RMSE on held-out ratings",
+                reference_name="without privacy",
+                baseline=(self.measures[OWN_MEAN]["rmse"], f"{OWN_MEAN} (free)"),
+            )
+            report.figure("What privacy costs", figure, "Lower is better. A user's own mean costs no privacy at all.")
+        if self.by_popularity:
+            labels = ["rarest", *[""] * (GROUPS - 2), "most popular"]
+            report.figure(
+                "Error by popularity",
+                bars(labels, self.by_popularity, value_name="RMSE"),
+                "Held-out ratings in five groups of equal size, from those of rare items to those of popular ones.",
+            )
+        report.figure(
+            "Contributions",
+            histogram(self.ratings_per_user, value_name="ratings of a user"),
+            "Some users rate much more than others. In a private fit each user's contribution is scaled to the same norm.",
+        )
+
+
+def compare_recommenders(
+    ratings: Any,
+    n_factors: int = 16,
+    *,
+    epsilon: float | None = None,
+    delta: float = 1e-5,
+    rating_range: tuple[float, float] = (1, 5),
+    catalogue: Sequence[Any] | None = None,
+    held_out: float = 0.1,
+    other_epsilons: Sequence[float] = (),
+    ledger: Any = None,
+    dataset: str | None = None,
+    random_state: int = 0,
+    source: dict[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> RecommenderComparison:
+    """Fit a recommender with and without privacy, and measure both on held-out ratings.
+
+    Parameters
+    ----------
+    ratings : data frame
+        With the columns user, item and rating.
+    n_factors : int, default=16
+    epsilon : float, optional
+        Total privacy loss of a user's whole history; without it there is no private fit.
+    delta, rating_range
+        See `tacit.PrivateRecommender`.
+    catalogue : sequence of ids
+        All items there are: public, and required for a private fit.
+    held_out : float, default=0.1
+        Fraction of the ratings to hold out of both fits. With an `epsilon`, each rating is held out or kept by its user
+        and item, under a secret key (`tacit.data.split`); otherwise by `random_state`.
+    other_epsilons : sequence of float
+        Also fit with these, to draw what privacy costs. Nothing of these fits is released or charged.
+    ledger, dataset
+        See `tacit.PrivateRecommender`.
+    random_state : int, default=0
+        Without `epsilon`, the seed of the split.
+    source : dict of str to str, optional
+        Kept with the result, as the name of the file that the ratings came from.
+    progress : callable, optional
+        Called with the name of each stage.
+
+    Returns
+    -------
+    RecommenderComparison
+        Scores are computed without noise, and are for the holder of the data.
+
+    Examples
+    --------
+    >>> import polars
+    >>> from tacit.data import make_ratings
+    >>> from tacit.report import compare_recommenders
+    >>> made = make_ratings(2000, 40, random_state=1)
+    >>> frame = polars.DataFrame({"user": made.users, "item": made.items, "rating": made.ratings})
+    >>> found = compare_recommenders(frame, 4, epsilon=5.0, catalogue=range(40))
+    >>> bool(found.measures["private"]["rmse"] < 1.2 * found.measures["without privacy"]["rmse"])
+    True
+    """
+    say = progress or (lambda stage: None)
+    frame = _frame(ratings)
+    check_fraction(held_out)
+    if epsilon is None:
+        out = held_out_by_seed(len(frame), fraction=held_out, random_state=random_state)
+    elif catalogue is None:
+        raise InvalidInputError(
+            "a catalogue of all items for a private fit",
+            words("none: the items that somebody rated would be a release that nobody paid for"),
+            "Give the list of all items that can be rated, rated or not: catalogue=, or --catalogue FILE.",
+        )
+    else:
+        out = held_out_pairs(frame["user"], frame["item"], fraction=held_out)
+    train, test = frame.filter(~out), frame.filter(out)
+    say("fitting without privacy, to compare")
+    plain = Recommender(n_factors, rating_range=rating_range, random_state=random_state).fit(train)
+    models: dict[str, Any] = {"fitted" if epsilon is None else "without privacy": plain}
+    measures = _scores(models, train, test)
+    curve: dict[float, float] = {}
+    if epsilon is not None:
+        # everything that can fail has been tried on the other fits before the private one is charged
+        settings = {"delta": delta, "rating_range": rating_range, "catalogue": list(catalogue or ())}
+        curve = _errors_by_epsilon(train, test, n_factors, other_epsilons, settings, say)
+        say("fitting with privacy")
+        private = PrivateRecommender(n_factors, epsilon=epsilon, **settings, ledger=ledger, dataset=dataset).fit(train)
+        say("measuring")
+        models = {"private": private, **models}
+        measures = {**_scores({"private": private}, train, test), **measures}
+        if curve:
+            curve[epsilon] = measures["private"]["rmse"]
+    return RecommenderComparison(
+        next(iter(models.values())),
+        plain,
+        measures,
+        curve,
+        {name: _by_popularity(model, train, test) for name, model in models.items()} if len(test) else {},
+        train.group_by("user").len()["len"].to_numpy(),
+        len(train),
+        len(test),
+        source or {},
+    )
+
+
+def _frame(ratings: Any) -> polars.DataFrame:
+    """Return the ratings as a polars frame with the columns user, item and rating."""
+    import narwhals as nw
+
+    try:
+        frame = nw.from_native(ratings, eager_only=True)
+        return frame.select("user", "item", "rating").to_polars()
+    except (TypeError, nw.exceptions.ColumnNotFoundError) as error:
+        raise InvalidInputError(
+            "a data frame with the columns user, item and rating",
+            words(f"a {type(ratings).__name__}" if isinstance(error, TypeError) else "other columns"),
+            "Rename the columns.",
+        ) from None
+
+
+def _scores(models: dict[str, Any], train: polars.DataFrame, test: polars.DataFrame) -> dict[str, dict[str, float]]:
+    if not len(test):
+        return {}
+    scores = {name: dict(vars(model.evaluate(test))) for name, model in models.items()}
+    return {**scores, OWN_MEAN: {"rmse": _own_mean_error(train, test)}}
+
+
+def _errors_by_epsilon(
+    train: polars.DataFrame,
+    test: polars.DataFrame,
+    n_factors: int,
+    epsilons: Sequence[float],
+    settings: dict[str, Any],
+    say: Callable[[str], None],
+) -> dict[float, float]:
+    if not len(test) or not len(epsilons):
+        return {}
+    say("fitting with other epsilons")
+    errors = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)  # meant for the fit that is released
+        for epsilon in epsilons:
+            model = PrivateRecommender(n_factors, epsilon=epsilon, **settings).fit(train)
+            errors[epsilon] = model.evaluate(test).rmse
+    return errors
+
+
+def _own_mean_error(train: polars.DataFrame, test: polars.DataFrame) -> float:
+    """Predict each user's own mean, which costs no privacy; the overall mean for users without fitted ratings."""
+    import polars as pl
+
+    means = train.group_by("user").agg(pl.col("rating").mean().alias("mean"))
+    joined = test.join(means, on="user", how="left").with_columns(pl.col("mean").fill_null(train["rating"].mean()))
+    squares: Any = ((joined["rating"] - joined["mean"]) ** 2).mean()
+    return math.sqrt(float(squares))
+
+
+def _by_popularity(model: Any, train: polars.DataFrame, test: polars.DataFrame) -> list[float]:
+    """Return the RMSE of the held-out ratings of ever more popular items, in groups of equal numbers of ratings."""
+    import polars as pl
+
+    counts = train.group_by("item").agg(pl.len().alias("count"))
+    known = test.join(counts, on="item", how="left").with_columns(pl.col("count").fill_null(0))
+    errors = model.predict(known["user"], known["item"], unknown="mean") - known["rating"].to_numpy()
+    order = np.argsort(known["count"].to_numpy(), kind="stable")
+    return [math.sqrt(float(np.mean(errors[part] ** 2))) for part in np.array_split(order, GROUPS) if len(part)]
