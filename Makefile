@@ -15,7 +15,7 @@ $(VENV)/.installed-test: pyproject.toml $(VENV)/.installed
 	touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/tacit demo
+	$(BIN)/tacit demo --overwrite
 
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -55,5 +55,12 @@ def test_the_holder_is_warned_of_a_delta_that_is_not_below_one_over_the_units():
         warnings.simplefilter("error")
         warn_about_delta(1e-3, 999)
         warn_about_delta(0.01, 0)
+
+
+@pytest.mark.parametrize("name", [name for name in FITS if name != "plan"])
+def test_a_private_fit_warns_its_holder(name):
     with pytest.warns(PrivacyWarning, match="For the holder only"):
-        private_vocabulary(["the moon"] * 300, epsilon=1.0, delta=0.005)
+        FITS[name](0.008)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="For the holder only")
+        FITS[name](0.002)

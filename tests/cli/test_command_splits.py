@@ -83,7 +83,19 @@ def test_fit_neural(place, tmp_path, given_to):
     rest = table.with_row_index().filter(pl.col("index") != place).drop("index")
     for name, rows in (("with", table), ("without", rest)):
         rows.write_csv(tmp_path / f"{name}.csv")
-        arguments = ("fit", "neural", tmp_path / f"{name}.csv", "--label", "y", "--classes", "0,1", "--low", 0, "--high", 1)
+        arguments = (
+            "fit",
+            "neural",
+            tmp_path / f"{name}.csv",
+            "--label",
+            "y",
+            "--classes",
+            "0,1",
+            "--low",
+            0,
+            "--high",
+            1,
+        )
         arguments += ("--hidden", "none", "--epsilon", 1, "--delta", 1e-5, "--epochs", 2, "--sampling-rate", 0.5)
         run(*arguments, "--output", tmp_path / name)
     (with_it, labels), (without, labels_without) = given

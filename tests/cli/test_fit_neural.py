@@ -82,10 +82,23 @@ def test_a_private_network_from_a_table(table, tmp_path):
 def test_images_in_one_folder_a_class_through_the_front_end(folder, tmp_path):
     out = tmp_path / "out"
     found = tacit_command(
-        *("fit", "neural", folder, "--epsilon", 5, "--features", "scattering", "--classes", "even,odd", *QUICK, "--output", out)
+        *(
+            "fit",
+            "neural",
+            folder,
+            "--epsilon",
+            5,
+            "--features",
+            "scattering",
+            "--classes",
+            "even,odd",
+            *QUICK,
+            "--output",
+            out,
+        )
     )
     assert found.returncode == 0, found.stderr
-    assert "(5, 0.0001)-differential privacy" in found.stdout
+    assert "epsilon 5 and delta 0.0001" in found.stdout
     result = json.loads((out / "result.json").read_text())
     assert result["classes"] == ["even", "odd"]
     assert result["settings"]["image_shape"] == [8, 8]

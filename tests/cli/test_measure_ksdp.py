@@ -41,7 +41,7 @@ def test_a_strange_row_is_named(tmp_path, table):
     assert result["guarantee"]["kind"] == "measured"
     assert result == json.loads((tmp_path / "out" / "result.json").read_text())
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "not a guarantee" in page
+    assert "not a privacy guarantee" in page
     assert "<svg" in page
 
 

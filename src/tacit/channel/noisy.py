@@ -23,7 +23,7 @@ from tacit.privacy.entropy import insecure_generator
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import discrete_gaussian, discrete_laplace
 from tacit.privacy.releases import GaussianRelease
-from tacit.validation import check_count
+from tacit.validation import check_count, warn_about_delta
 
 LEAST_SHARE = 32.0
 SHARE_RESERVE = 2.0**-40
@@ -76,6 +76,7 @@ class Noisy:
         self._together: Together = Alone()
         self._budget = BudgetedRun(plan, spending, self._together)
         self._sampling = PoissonSampling()
+        self._warned = False
         self._insecure_seed = insecure_seed
         self._insecure = None if insecure_seed is None else insecure_generator(insecure_seed)
 
@@ -92,6 +93,7 @@ class Noisy:
 
     def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
         """Draw each holder's Poisson sample for the next sum, from the secure generator."""
+        self._warn_holder(sum(ask.units for ask in asks))
         return self._sampling.draw(asks, self._insecure or self._together.sampler())
 
     def exchange(self, asks: Sequence[Sum]) -> Total:
@@ -99,6 +101,7 @@ class Noisy:
         ask, rate = asks[0], self._sampling.rate
         measured = self.measure(asks)
         step = self._budget.planned(ask.step, rate)
+        self._warn_holder(sum(ask.units or 0 for ask in asks))
         release = GaussianRelease(
             name="+".join(ask.names),
             noise_multiplier=self.plan.multiplier(ask.step.weight),
@@ -191,6 +194,12 @@ class Noisy:
         # every party adds its share, colluding or not
         spread = math.sqrt(self._together.parties)
         return Total(totals, {name: shares[name] * spread * array.grid.step for name, array in measured.items()})
+
+    def _warn_holder(self, units: int) -> None:
+        """Warn once about a delta that is too large for the number of units, which only a single holder knows."""
+        if not self._warned and self._together.parties == 1:
+            self._warned = True
+            warn_about_delta(self.plan.delta, units)
 
     def conclude(self, public: Mapping[str, Any]) -> None:
         """Check that all parties ended with the same."""

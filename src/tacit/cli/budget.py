@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,7 +166,7 @@ def account(ledger: Path | None, dataset: str | None, data: Path, *, private: bo
             "a ledger with --dataset", words("none"), "Give --ledger FILE, or set TACIT_LEDGER, or leave --dataset out."
         )
     if not private:
-        if dataset is not None or (ledger is not None and not _from_environment("ledger")):
+        if dataset is not None or (ledger is not None and str(ledger) != os.environ.get("TACIT_LEDGER")):
             raise InvalidInputError(
                 "--epsilon with --ledger or --dataset",
                 words("none: a fit without privacy has no cost that a ledger could count"),
@@ -183,13 +184,6 @@ def account(ledger: Path | None, dataset: str | None, data: Path, *, private: bo
     book, name = _ledger(ledger), dataset or fingerprint(data)
     book.account(name)  # raises if there is no such account, before anything is computed
     return {"ledger": book, "dataset": name}
-
-
-def _from_environment(option: str) -> bool:
-    import click
-
-    source = click.get_current_context().get_parameter_source(option)
-    return source is click.core.ParameterSource.ENVIRONMENT
 
 
 def _charge_dict(charge: Any) -> dict[str, Any]:

@@ -136,7 +136,9 @@ def check_fraction(fraction: float) -> float:
     """Return a fraction to hold out, strictly between 0 and 1."""
     if not 0 < fraction < 1:
         raise InvalidInputError(
-            "held_out (--held-out) to be between 0 and 1", parameter(fraction), "Give the fraction to hold out, as in 0.1."
+            "held_out (--held-out) to be between 0 and 1",
+            parameter(fraction),
+            "Give the fraction to hold out, as in 0.1.",
         )
     return float(fraction)
 
@@ -180,7 +182,8 @@ def _sparse_rows(X: Any) -> Iterator[bytes]:
 
 
 def _values(given: Any) -> list[Any]:
-    return given.to_list() if hasattr(given, "to_list") else np.asarray(given).tolist()
+    listed: list[Any] = given.to_list() if hasattr(given, "to_list") else np.asarray(given).tolist()
+    return listed
 
 
 def _id_bytes(value: Any) -> bytes:

@@ -192,17 +192,16 @@ def compare_nmf(
         return NMFComparison(plain, plain, measures, {}, int(train.shape[0]), terms, image_shape)
     # everything that can fail has been tried on the fit without privacy before the private one is charged
     plain_curve = _sweep_errors(train, test, settings)
-    budget = {"epsilon": epsilon, "delta": delta}
+    private: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "method": method, "row_norm": row_norm}
     if vocabulary is not None and vocabulary.rest is not None:
-        budget = vars(vocabulary.rest)
+        private |= vars(vocabulary.rest)
     say("fitting with privacy")
-    private = {"method": method, "row_norm": row_norm, "ledger": ledger, "dataset": dataset}
-    model = PrivateNMF(**settings, **budget, **private).fit(train)
+    model = PrivateNMF(**settings, **private, ledger=ledger, dataset=dataset).fit(train)
     if vocabulary is not None:
         model.guarantee_ = vocabulary.joined(model.guarantee_)
     model.guarantee_ = model.guarantee_.assuming(*assumptions)
     say("measuring")
-    both = {}
+    both: dict[str, float] = {}
     for name, value in _measures(model, test, counts).items():
         both |= {name: value, f"{name} without privacy": measures[name]}
     similarity = match_topics(plain.components_, model.components_).mean_similarity

@@ -186,17 +186,19 @@ def compare_recommenders(
     say("fitting without privacy, to compare")
     plain = Recommender(n_factors, rating_range=rating_range, random_state=random_state).fit(train)
     models: dict[str, Any] = {"fitted" if epsilon is None else "without privacy": plain}
-    measures = _scores(models, train, test)
+    measures = _scores(models, test)
+    if len(test):
+        measures[OWN_MEAN] = {"rmse": _own_mean_error(train, test)}
     curve: dict[float, float] = {}
     if epsilon is not None:
         # everything that can fail has been tried on the other fits before the private one is charged
-        settings = {"delta": delta, "rating_range": rating_range, "catalogue": list(catalogue or ())}
+        settings: dict[str, Any] = {"delta": delta, "rating_range": rating_range, "catalogue": list(catalogue or ())}
         curve = _errors_by_epsilon(train, test, n_factors, other_epsilons, settings, say)
         say("fitting with privacy")
         private = PrivateRecommender(n_factors, epsilon=epsilon, **settings, ledger=ledger, dataset=dataset).fit(train)
         say("measuring")
         models = {"private": private, **models}
-        measures = {**_scores({"private": private}, train, test), **measures}
+        measures = {**_scores({"private": private}, test), **measures}
         if curve:
             curve[epsilon] = measures["private"]["rmse"]
     return RecommenderComparison(
@@ -215,23 +217,27 @@ def compare_recommenders(
 def _frame(ratings: Any) -> polars.DataFrame:
     """Return the ratings as a polars frame with the columns user, item and rating."""
     import narwhals as nw
+    import polars as pl
 
+    names = ("user", "item", "rating")
     try:
         frame = nw.from_native(ratings, eager_only=True)
-        return frame.select("user", "item", "rating").to_polars()
-    except (TypeError, nw.exceptions.ColumnNotFoundError) as error:
+    except TypeError:
+        frame = None
+    if frame is None or not set(names) <= set(frame.columns):
         raise InvalidInputError(
             "a data frame with the columns user, item and rating",
-            words(f"a {type(ratings).__name__}" if isinstance(error, TypeError) else "other columns"),
+            words("other columns" if frame is not None else f"a {type(ratings).__name__}"),
             "Rename the columns.",
-        ) from None
+        )
+    native = frame.to_native()
+    if isinstance(native, pl.DataFrame):
+        return native.select(names)
+    return pl.DataFrame({name: frame[name].to_list() for name in names})
 
 
-def _scores(models: dict[str, Any], train: polars.DataFrame, test: polars.DataFrame) -> dict[str, dict[str, float]]:
-    if not len(test):
-        return {}
-    scores = {name: dict(vars(model.evaluate(test))) for name, model in models.items()}
-    return {**scores, OWN_MEAN: {"rmse": _own_mean_error(train, test)}}
+def _scores(models: dict[str, Any], test: polars.DataFrame) -> dict[str, dict[str, float]]:
+    return {name: dict(vars(model.evaluate(test))) for name, model in models.items() if len(test)}
 
 
 def _errors_by_epsilon(
