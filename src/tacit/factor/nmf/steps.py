@@ -148,10 +148,11 @@ def _converge(
             np.arange(len(left) + 1) * square.size,
         )
         W[left] = before = moved
-        if done.any():
-            left, block, before, ahead, momentum = (rows[~done] for rows in (left, block, before, ahead, momentum))
-        if not len(left):
+        if done.all():
             return
+        if done.any():
+            block, before, ahead = block[~done], before[~done], ahead[~done]
+            left, momentum = left[~done], momentum[~done]
 
 
 def total_rows(
