@@ -7,7 +7,7 @@ import pytest
 
 from tacit import PrivateMoments, PrivateNMF, PrivateRecommender, PrivateTable
 from tacit.channel import Plan
-from tacit.data import make_images, make_ratings
+from tacit.data import NumberColumn, make_images, make_ratings
 from tacit.errors import InvalidInputError, PrivacyWarning
 from tacit.factor.vocabulary import private_vocabulary
 from tacit.privacy import published
@@ -23,7 +23,7 @@ FITS = {
     "recommender": lambda delta: PrivateRecommender(2, epsilon=1.0, delta=delta).fit(
         RATINGS.users, RATINGS.items, RATINGS.ratings
     ),
-    "table": lambda delta: PrivateTable(epsilon=1.0, delta=delta, bounds=[(0, 1)] * 36).fit(IMAGES),
+    "table": lambda delta: PrivateTable(epsilon=1.0, delta=delta, schema=NumberColumn(0, 1)).fit(IMAGES),
     "vocabulary": lambda delta: private_vocabulary(["the moon"] * 300, epsilon=1.0, delta=delta),
     "plan": lambda delta: Plan.for_budget(1.0, delta),
 }

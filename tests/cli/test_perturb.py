@@ -299,7 +299,10 @@ def test_nothing_passes_unasked(table):
     assert "look like identifiers; got number" in refused("perturb", table, *passing)
     assert "neither for weight, dose, number" in refused("perturb", table, *passing, "--columns", "age")
     assert "height, which the table does not have" in refused("perturb", table, *noise, "--drop", "height")
+    frame = frame.with_columns(town=pl.lit("01234"))
+    frame.write_csv(table)
     result, released = release(table, *noise, "--pass", "town,number", "--drop", "patient")
+    assert table.with_name("release.csv").read_text().splitlines()[1].endswith(",0,01234")  # to the letter
     assert released.columns == [name for name in frame.columns if name != "patient"]
     assert released["number"].equals(frame["number"])
     assert not released["age"].equals(frame["age"])
@@ -308,6 +311,7 @@ def test_nothing_passes_unasked(table):
     assert result["not_released"] == ["patient"]
     page = (table.parent / "report" / "report.html").read_text()
     assert "Released as they are: state, number, town." in page
+    assert "Of these, number may be identifiers" in page
     assert "Not released: patient." in page
 
 

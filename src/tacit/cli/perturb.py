@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +146,8 @@ def perturb(
                 **{"columns": _names(columns), "unchanged": _names(unchanged)},
                 **_own_options(method, clusters=clusters, seed=seed, hide=None if hide is None else _wishes(hide)),
             }
-            found = perturb_table(read_table(table), method, label=label, left_out=_names(left_out) or (), **given)
+            frame = _with_text(read_table(table), table, given["unchanged"] or ())
+            found = perturb_table(frame, method, label=label, left_out=_names(left_out) or (), **given)
         advance("writing")
         _write(found.table, output)
         found.summary.update(table=str(table), output=str(output))
@@ -234,6 +236,14 @@ def _own_options(method: str, **given: Any) -> dict[str, Any]:
     return {PARAMETERS[name]: value for name, value in given.items() if accepts(method, PARAMETERS[name])} | (
         {"random_state": 0} if method == "hide-membership" and given["seed"] is None else {}
     )  # the clusters of hide-membership must have the numbers that --hide uses
+
+
+def _with_text(frame: Any, table: Path, names: Sequence[str]) -> Any:
+    """Return the frame with these columns as they are spelled in the file: 01234 is not the number 1234."""
+    if not names:
+        return frame
+    text = read_table(table, as_text=True)
+    return frame.with_columns(text[name] for name in names if name in text.columns)
 
 
 def _write(released: Any, output: Path) -> None:

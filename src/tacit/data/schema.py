@@ -240,7 +240,10 @@ class CategoryColumn(ColumnSpec):
             return list(column.tolist())
         if column.dtype.kind not in "iufOUT":
             raise _mismatch(name, "numbers", "other values")
-        return [_number_or_none(cell) for cell in (column.tolist() if text is None else text)]
+        if text is None:
+            return [_number_or_none(cell) for cell in column.tolist()]
+        read = {cell: _number_or_none(cell) for cell in set(text)}  # each spelling once: tables have few
+        return [read[cell] for cell in text]
 
 
 KINDS: dict[str, type[ColumnSpec]] = {spec.kind: spec for spec in (NumberColumn, IntegerColumn, CategoryColumn)}

@@ -170,6 +170,7 @@ def _split(classes: NDArray[Any], test_share: float, seed: int) -> tuple[NDArray
         raise InvalidInputError(
             "test_share to be between 0 and 1", parameter(test_share), "Give a fraction of the rows, such as 0.3."
         )
+    # A split by place with a public seed is fine here: a measurement carries no guarantee and stays with the holder.
     generator = np.random.default_rng(seed)
     test = []
     for name in np.unique(classes):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.identifiers import looks_like_identifier
 from tacit.data.schema import TableSchema
 from tacit.errors import InvalidInputError, listed, parameter, words
 from tacit.perturb import PrivateTable, named_release
@@ -110,6 +111,7 @@ def perturb_table(
         "changed": list(chosen.names),
         "unchanged": unchanged,
         "not_released": list(left_out),
+        "identifying": [name for name in unchanged if looks_like_identifier(name, kept[name].to_numpy())],
     }
     if hasattr(release, "new_labels_"):
         summary |= _memberships(release, chosen)
@@ -184,6 +186,7 @@ def synthesize_table(
         "changed": [],
         "unchanged": [],
         "not_released": list(stated.left_out),
+        "identifying": [],
     }
     report = Report("A synthetic table", FOR_THE_HOLDER)
     report.guarantee(model.guarantee_)
@@ -360,6 +363,11 @@ def _say_what_leaves(report: Report, summary: Mapping[str, Any]) -> None:
         )
     else:
         said.append("No column is released as it is.")
+    if summary["identifying"]:
+        said.append(
+            f"Of these, {', '.join(summary['identifying'])} may be identifiers, by name or because every row has another value: "
+            "whoever knows them finds the row."
+        )
     if summary["not_released"]:
         said.append(f"Not released: {', '.join(summary['not_released'])}.")
     report.text("Columns", *said)

@@ -20,7 +20,10 @@ def standardised(table: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def chosen_rows(n_rows: int, sample: object, random_state: object) -> NDArray[np.intp]:
-    """Return all rows, or a random choice of `sample` of them if there are more."""
+    """Return all rows, or a random choice of `sample` of them if there are more.
+
+    By place, with a public seed: an attack is a measurement, which carries no guarantee and stays with the holder.
+    """
     seed = check_seed(random_state)
     if sample is None or check_count(sample, "sample", least=2) >= n_rows:
         return np.arange(n_rows)
