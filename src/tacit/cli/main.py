@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import traceback
+from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -17,6 +21,8 @@ from tacit.cli.perturb import perturb
 from tacit.cli.recommend import recommend
 from tacit.cli.tables import app as tables
 from tacit.errors import TacitError
+
+DEBUG = "TACIT_DEBUG"
 
 app = typer.Typer(
     name="tacit",
@@ -48,21 +54,59 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     _version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+    debug: bool = typer.Option(
+        False,
+        "--debug",
+        envvar=DEBUG,
+        help="Print the traceback of an error with all its causes. It may hold values of the data: do not pass it on.",
+    ),
 ) -> None:
-    pass
+    os.environ[DEBUG] = str(int(debug))  # for `main`, and for commands that this one starts
 
 
 def main() -> None:
-    """Run the command line; an expected error is a message and an exit code, not a traceback."""
+    """Run the command line; an error is a message and an exit code, without a value of the data.
+
+    That holds for unexpected errors too, of which only the type and the place in the code are shown.
+    """
     try:
         app()
     except TacitError as error:
-        if "--json" in sys.argv:
-            description = {"kind": type(error).__name__, "message": str(error), "fix": error.fix}
-            typer.echo(json.dumps({"error": description}))
-        else:
-            typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-            typer.echo(str(error), err=True)
-        sys.exit(error.exit_code)
+        _fail(error, str(error), error.fix, error.exit_code)
     except BrokenPipeError:
         sys.exit(141)  # the reader went away, as after `| head`: what a shell reports for it
+    except OSError as error:  # without the path, which may be that of a person's record
+        fix = "Check that the paths of the command can be read and written, and that the disk is not full."
+        _fail(error, f"{error.strerror or type(error).__name__}. {fix}", fix, 1)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # also a panic of polars, which is no Exception
+        from tacit import __version__
+
+        fix = (
+            f"This is a bug of tacit {__version__}: please report this message and the command, without the data, to the issue "
+            "tracker. TACIT_DEBUG=1, or --debug before the command, shows the whole error, which may hold values of the data."
+        )
+        _fail(error, f"unexpected {type(error).__name__} in {_place(error)}. {fix}", fix, 1)
+
+
+def _fail(error: BaseException, message: str, fix: str, exit_code: int) -> NoReturn:
+    if os.environ.get(DEBUG) == "1":
+        cause: BaseException | None = error
+        while cause is not None:
+            cause.__suppress_context__ = False  # what `from None` keeps out of everybody else's sight
+            cause = cause.__cause__ or cause.__context__
+        traceback.print_exception(error)
+    if "--json" in sys.argv:
+        typer.echo(json.dumps({"error": {"kind": type(error).__name__, "message": message, "fix": fix}}))
+    else:
+        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+        typer.echo(message, err=True)
+    sys.exit(exit_code)
+
+
+def _place(error: BaseException) -> str:
+    """Return the innermost line of tacit that an error passed."""
+    package = Path(__file__).parents[1]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if package in Path(frame.filename).parents]
+    return f"{Path(frames[-1].filename).relative_to(package.parent)}, line {frames[-1].lineno}"
