@@ -65,6 +65,14 @@ def listed(names: Sequence[str]) -> str:
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
+class Undisclosed:
+    """Mixin for what holds data (a dataclass with ``repr=False``): its `repr` has the types of its parts, and no value."""
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name}: {type(value).__name__}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({parts})"
+
+
 def _is_plain(value: object) -> bool:
     if value is None or isinstance(value, numbers.Number | str | os.PathLike | type):
         return True

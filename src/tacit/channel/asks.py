@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -151,7 +151,7 @@ class Sample:
     leaves the holder. Ask anew before every `Sum`: a mask used for two sums would not be amplified twice.
     """
 
-    units: int
+    units: int = field(repr=False)
     rate: float
 
     def __post_init__(self) -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.channel.asks import Ask
+from tacit.errors import Undisclosed
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, repr=False)
+class Outcome(Undisclosed):
     """What a program returns.
 
     Parameters

@@ -21,14 +21,15 @@ from numpy.typing import NDArray
 
 from tacit.channel.fixedpoint import Grid
 from tacit.channel.plan import LEAST_LATTICE_SIGMA
+from tacit.errors import Undisclosed
 
 FLOAT_UNIT = 2.0**-53
 WITHIN_A_UNIT = 2.0**-30
 LEAST_STEPS_PER_ROUNDING = 2.0**13
 
 
-@dataclass(frozen=True)
-class Measured:
+@dataclass(frozen=True, repr=False)
+class Measured(Undisclosed):
     """One array's exact total on its grid, how far a unit can move it, and how much noise it will get (in steps)."""
 
     integers: NDArray[np.int64]

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import Undisclosed
 from tacit.privacy.releases import Release, merge
 
 
-@dataclass(frozen=True)
-class Entry:
+@dataclass(frozen=True, repr=False)
+class Entry(Undisclosed):
     """One exchange: its public description, the release it was, and (if kept) the very numbers.
 
     Attributes
@@ -44,8 +45,8 @@ class Entry:
         return sum(int(np.prod(shape)) for shape in self.shapes.values())
 
 
-@dataclass
-class Transcript:
+@dataclass(repr=False)
+class Transcript(Undisclosed):
     """All exchanges of one run; `keep_values` also keeps the numbers, for measuring what they leak."""
 
     keep_values: bool = False

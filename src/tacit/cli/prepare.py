@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 from tacit.validation import check_choice
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 TEXT_ENDINGS = {".txt"}
 
 
-@dataclass(frozen=True)
-class Prepared:
+@dataclass(frozen=True, repr=False)
+class Prepared(Undisclosed):
     """Rows to factorise.
 
     Attributes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.data import read_matrix, read_terms
 from tacit.data.files import existing_file, reading
 from tacit.data.frames import read_frame
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 
 if TYPE_CHECKING:
     from tacit.factor import Relation
@@ -20,8 +20,8 @@ TOP_KEYS = {"ranks", "relation", "names", "sizes", "model", "held_out", "seed"}
 LISTS = {".csv", ".tsv", ".parquet"}
 
 
-@dataclass(frozen=True)
-class Description:
+@dataclass(frozen=True, repr=False)
+class Description(Undisclosed):
     """What a TOML file describes.
 
     Parameters
@@ -80,8 +80,8 @@ def read_description(path: Path) -> Description:
     )
 
 
-@dataclass
-class _Opened:
+@dataclass(repr=False)
+class _Opened(Undisclosed):
     """One relation's section and its file's content: a matrix or array, or lists of ids and values."""
 
     entry: dict[str, Any]

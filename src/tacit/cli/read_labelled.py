@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, Undisclosed, words
 
 
-@dataclass(frozen=True, eq=False)
-class Labelled:
+@dataclass(frozen=True, eq=False, repr=False)
+class Labelled(Undisclosed):
     """Rows, their labels, the names of the columns and the shape of an image, where there are such."""
 
     X: Any

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, kind_of, parameter
+from tacit.errors import InvalidInputError, Undisclosed, kind_of, parameter
 from tacit.validation import check_rate, check_seed
 
 
-@dataclass(frozen=True, eq=False)
-class Contaminated:
+@dataclass(frozen=True, eq=False, repr=False)
+class Contaminated(Undisclosed):
     """Data with outliers, and where these are.
 
     Parameters

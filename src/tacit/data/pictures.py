@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.files import files_under, reading
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, Undisclosed, words
 
 # The format is named by what the file has inside; no other decoder of Pillow ever sees it.
 _FORMATS = ("PNG", "JPEG", "PPM")
@@ -17,8 +17,8 @@ _SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".pgm"})
 _GREATEST_8_BIT, _GREATEST_16_BIT = 255.0, 65535.0
 
 
-@dataclass(frozen=True, eq=False)
-class Pictures:
+@dataclass(frozen=True, eq=False, repr=False)
+class Pictures(Undisclosed):
     """Grey-scale pictures of one size.
 
     Parameters

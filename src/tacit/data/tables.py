@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.data.files import existing_file, reading
 from tacit.data.frames import read_frame
-from tacit.errors import InvalidInputError, kind_of, listed, parameter, words
+from tacit.errors import InvalidInputError, Undisclosed, kind_of, listed, parameter, words
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -31,8 +31,8 @@ _NO_PICKLE = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Matrix:
+@dataclass(frozen=True, eq=False, repr=False)
+class Matrix(Undisclosed):
     """A matrix read from a file.
 
     Parameters

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.files import files_under, reading
 from tacit.data.tables import read_terms
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, Undisclosed, words
 from tacit.validation import check_choice, check_count, check_rate
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ _WORD = re.compile(r"(?u)\b\w\w+\b")
 """What a term is; scikit-learn's CountVectorizer has the same."""
 
 
-@dataclass(frozen=True, eq=False)
-class Texts:
+@dataclass(frozen=True, eq=False, repr=False)
+class Texts(Undisclosed):
     """Texts read from a folder.
 
     Parameters
@@ -46,8 +46,8 @@ class Texts:
     texts: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class TermCounts:
+@dataclass(frozen=True, eq=False, repr=False)
+class TermCounts(Undisclosed):
     """How often each document has each term.
 
     Parameters
@@ -66,8 +66,8 @@ class TermCounts:
     vocabulary_is_public: bool
 
 
-@dataclass(frozen=True, eq=False)
-class TermWeights:
+@dataclass(frozen=True, eq=False, repr=False)
+class TermWeights(Undisclosed):
     """Documents as rows of unit length.
 
     Parameters

@@ -82,6 +82,13 @@ class SavedModel:
         """Provided by scikit-learn's BaseEstimator."""
         return super().get_params(deep)  # type: ignore[misc, no-any-return]
 
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """What scikit-learn shows of a fitted estimator in a notebook: what a file of it may hold, and no more."""
+        shown = super()._get_fitted_attr_html(doc_link)  # type: ignore[misc]
+        for name in set(shown) - {*self._released, "guarantee_", "n_features_in_", "feature_names_in_"}:
+            del shown[name]
+        return shown
+
     @classmethod
     def _restore(cls, header: dict[str, Any], arrays: dict[str, Any]) -> Self:
         model = cls(**header["parameters"])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, Undisclosed, parameter
 from tacit.measure.nearest import Numbers, Rows, nearest, squared_distances
 from tacit.measure.pairs import Pair, table_pair
 from tacit.validation import check_count, check_seed
@@ -123,8 +123,8 @@ def neighbour_rank_change(
     return total / (len(rows) * k)
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Found(Undisclosed):
     """The nearest rows of some rows of one table, and a few beyond the k-th."""
 
     table: Numbers

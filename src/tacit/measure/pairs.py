@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, listed, words
+from tacit.errors import InvalidInputError, Undisclosed, listed, words
 from tacit.measure.matrices import as_dense
 
 
-@dataclass(frozen=True, eq=False)
-class Pair:
+@dataclass(frozen=True, eq=False, repr=False)
+class Pair(Undisclosed):
     """A table and what was released of it, row by row and column by column.
 
     Parameters

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from tacit.errors import Undisclosed
+
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Of scores (n, n_outputs) and targets (n or n, n_outputs): one number an example."""
 
@@ -37,8 +39,8 @@ SIMPLE = (
 """What a chain may be made of; all but the first work number by number, in evaluation mode."""
 
 
-@dataclass(frozen=True)
-class Passed:
+@dataclass(frozen=True, repr=False)
+class Passed(Undisclosed):
     """What passes forward and back say of every layer, by its prefix, and of every example: one row an example."""
 
     inputs: dict[str, torch.Tensor]

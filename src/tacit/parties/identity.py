@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class Identity:
     """
 
     name: str
-    key: bytes
+    key: bytes = field(repr=False)
     certificate: bytes
 
     @classmethod

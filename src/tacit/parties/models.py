@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit.data import read_matrix
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, Undisclosed, words
 from tacit.factor.coupled.sites import Site
 from tacit.parties.job import Job
 from tacit.parties.relations import check_sites
@@ -45,8 +45,8 @@ MODELS = {
 }
 
 
-@dataclass(frozen=True)
-class PartyData:
+@dataclass(frozen=True, repr=False)
+class PartyData(Undisclosed):
     """A party's own records, in the columns of the job; for coupled models a `Site`."""
 
     X: Any

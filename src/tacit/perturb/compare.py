@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.schema import CategoryColumn, ColumnSpec, NumberColumn, TableSchema
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, Undisclosed, words
 from tacit.measure import attacks as attacking
 from tacit.measure import classifier_scores, clustering_accuracy, label_agreement
 from tacit.measure.attacks import Finding
@@ -127,8 +127,8 @@ def compare_releases(
     return found
 
 
-@dataclass(frozen=True)
-class _Judge:
+@dataclass(frozen=True, repr=False)
+class _Judge(Undisclosed):
     """What every release is held against."""
 
     rows: NDArray[np.float64]

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import Undisclosed
+
 MOST_AT_ONCE = 512
 
 
-@dataclass(frozen=True)
-class Neighbourhoods:
+@dataclass(frozen=True, repr=False)
+class Neighbourhoods(Undisclosed):
     """Which neighbourhood each row is in.
 
     Attributes

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 from tacit.perturb.clusters import indicators
 
 ANYWHERE_ELSE = "anywhere else"
 
 
-@dataclass(frozen=True)
-class Wishes:
+@dataclass(frozen=True, repr=False)
+class Wishes(Undisclosed):
     """Rows to move, checked: where to, or -1 for anywhere but the cluster they are in."""
 
     rows: NDArray[np.intp]

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import Undisclosed
 from tacit.validation import check_choice
 
 SCALES = ("range", "unit", "standard", "none")
 
 
-@dataclass(frozen=True)
-class Scaling:
+@dataclass(frozen=True, repr=False)
+class Scaling(Undisclosed):
     """A shift and a factor a column: ``scaled = (values - shift) / factor``."""
 
     shift: NDArray[np.float64]

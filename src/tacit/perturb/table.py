@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.identifiers import looks_like_identifier
-from tacit.errors import InvalidInputError, listed, words
+from tacit.errors import InvalidInputError, Undisclosed, listed, words
 from tacit.validation import check_choice, reason_of
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 MISSING = ("refuse", "mean", "median")
 
 
-@dataclass(frozen=True)
-class Chosen:
+@dataclass(frozen=True, repr=False)
+class Chosen(Undisclosed):
     """The chosen columns of a table, as numbers, and the table they came from.
 
     Attributes

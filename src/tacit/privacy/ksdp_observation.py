@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import Undisclosed
+
 Arrays = Mapping[str, NDArray[np.float64]]
 
 
@@ -28,8 +30,8 @@ class Seen(Protocol):
         """What each holder revealed on its own, where the channel reveals that."""
 
 
-@dataclass(frozen=True)
-class Observation:
+@dataclass(frozen=True, repr=False)
+class Observation(Undisclosed):
     """One run of a mechanism, seen from outside.
 
     Parameters

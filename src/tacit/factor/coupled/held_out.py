@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 from tacit.factor.coupled.cells import Coords, is_among, keys
 from tacit.factor.coupled.divergence import Floats, divergence
 from tacit.factor.coupled.observed import in_kept
@@ -17,8 +17,8 @@ ZEROS_PER_STORED = 5
 """Of sparse data whose other cells are zeros, so many zeros are held out for every stored cell."""
 
 
-@dataclass(frozen=True, eq=False)
-class HeldOut:
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldOut(Undisclosed):
     """Cells that a fit does not see.
 
     Parameters

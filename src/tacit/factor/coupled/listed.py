@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import Undisclosed
 from tacit.factor.coupled import cp_kernels
 from tacit.factor.coupled.cells import Coords
 from tacit.factor.coupled.divergence import LEAST, Floats
@@ -18,8 +19,8 @@ from tacit.factor.coupled.spec import Spec
 from tacit.factor.kernels import share_out
 
 
-@dataclass(frozen=True, eq=False)
-class _Sorted:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Sorted(Undisclosed):
     """The cells in the order of one factor's rows: those of row i are from ``ends[i]`` up to ``ends[i + 1]``."""
 
     ends: NDArray[np.int64]

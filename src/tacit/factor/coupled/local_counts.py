@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp
 from sklearn.base import BaseEstimator
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 from tacit.factor.coupled.local_kernels import LEAST_RATE, draw_counts, draw_counts_and_noise, share_counts
 from tacit.factor.coupled.local_noise import NoisyCounts, checked_counts, checked_mask
 from tacit.factor.coupled.local_start import start_of
@@ -24,8 +24,8 @@ WEAK = 0.01
 """Shape and rate of the prior of the rows' rates, where these are learned."""
 
 
-@dataclass(eq=False)
-class _Site:
+@dataclass(eq=False, repr=False)
+class _Site(Undisclosed):
     """One site's table and the state of its draw."""
 
     z: NDArray[np.int64]

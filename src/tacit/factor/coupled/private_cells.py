@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 from tacit.factor.coupled.private_layout import Problem
 from tacit.factor.coupled.relation import Relation
 
@@ -18,8 +18,8 @@ Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
+@dataclass(frozen=True, eq=False, repr=False)
+class Pairs(Undisclosed):
     """The cells of one unit at one row of a factor, taken together: a unit moves a row of a sum once.
 
     Attributes
@@ -54,8 +54,8 @@ def added(places: Whole, terms: Floats, size: int) -> Floats:
     return sums.reshape(size, *terms.shape[1:])
 
 
-@dataclass(frozen=True, eq=False)
-class UnitCells:
+@dataclass(frozen=True, eq=False, repr=False)
+class UnitCells(Undisclosed):
     """The known cells of one private relation, sorted by the protected entity.
 
     Attributes

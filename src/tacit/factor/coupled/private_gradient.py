@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import Undisclosed
 from tacit.factor.coupled.private_cells import Floats, Pairs, Whole, added
 from tacit.factor.coupled.reconstruct import cell_letter
 from tacit.factor.coupled.spec import Spec
@@ -16,8 +17,8 @@ from tacit.factor.coupled.spec import Spec
 LEAST_MEAN = 1e-2
 
 
-@dataclass(frozen=True, eq=False)
-class Cells:
+@dataclass(frozen=True, eq=False, repr=False)
+class Cells(Undisclosed):
     """Cells of one relation, with the row of each in every factor; what a gradient is computed from.
 
     Attributes

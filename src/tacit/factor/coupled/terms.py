@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.errors import Undisclosed
 from tacit.factor.coupled.contraction import (
     mean_gradient,
     square_gradient,
@@ -22,8 +23,8 @@ ROUNDING = 1e-11
 """A difference below this share of what it was taken from is nothing but rounding."""
 
 
-@dataclass(frozen=True, eq=False)
-class Statistics:
+@dataclass(frozen=True, eq=False, repr=False)
+class Statistics(Undisclosed):
     """What a relation says to one factor, before its update.
 
     Parameters

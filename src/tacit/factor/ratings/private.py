@@ -171,6 +171,19 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
         table = self._fitted_table()
         return self._budgets.guarantee(self.guarantee_, table.users.one(user, "user"))
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        shown: str = BaseEstimator.__repr__(self._without_ids(), N_CHAR_MAX)
+        return shown
+
+    def _get_params_html(self, deep: bool = True, doc_link: str = "") -> Any:
+        return BaseEstimator._get_params_html(self._without_ids(), deep, doc_link)
+
+    def _without_ids(self) -> PrivateRecommender:
+        """Return an estimator that is shown in place of this one: `epsilon` may be a mapping from the users' ids."""
+        if not isinstance(self.epsilon, Mapping):
+            return self
+        return type(self)(**{**self.get_params(deep=False), "epsilon": "one per user"})
+
     def _check_settings(self) -> tuple[float, float]:
         check_count(self.n_factors, "n_factors", least=0 if self.method == "covariance" else 1)
         check_choice(self.method, "method", METHODS)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, kind_of, words
+from tacit.errors import InvalidInputError, Undisclosed, kind_of, words
 
 COLUMNS = ("user", "item", "rating")
 DENSE_IDS = 4
@@ -67,8 +67,8 @@ class Ids:
         return value.item() if isinstance(value, np.generic) else value
 
 
-@dataclass(frozen=True, eq=False)
-class RatingTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class RatingTable(Undisclosed):
     """Ratings by user: those of user u are ``values[ends[u]:ends[u + 1]]``, of the items ``columns[...]``, ascending.
 
     Attributes

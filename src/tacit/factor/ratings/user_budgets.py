@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel.sensitivity import LEAST_STEPS_PER_ROUNDING, with_float_errors
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, Undisclosed, words
 from tacit.factor.ratings.table import Ids
 from tacit.privacy.calibration import gaussian_noise_multiplier
 from tacit.privacy.guarantee import Guarantee
@@ -33,8 +33,8 @@ def rounding_reserve(max_units: int) -> float:
     return 2 / LEAST_STEPS_PER_ROUNDING + (with_float_errors(1.0, max_units) - 1)
 
 
-@dataclass(frozen=True, eq=False)
-class UserBudgets:
+@dataclass(frozen=True, eq=False, repr=False)
+class UserBudgets(Undisclosed):
     """The largest epsilon, and each user's scale; `words` says what this rests on."""
 
     largest: float

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, Undisclosed, words
 
 # Half the width of a 95% interval in standard errors.
 _Z = 1.959963984540054
@@ -65,8 +65,8 @@ class Finding:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Reconstruction(Finding):
+@dataclass(frozen=True, eq=False, repr=False)
+class Reconstruction(Undisclosed, Finding):
     """A finding about values: the share of the original's variance that an estimate explains.
 
     Parameters
