@@ -115,7 +115,7 @@ class Sum:
         given = {name: np.asarray(array) for name, array in arrays.items()}
         self.short = tuple(name for name, array in given.items() if array.dtype.kind == "f" and array.itemsize < 8)
         """Names of the arrays that were given in less than double precision."""
-        self.arrays = {name: np.asarray(array, dtype=np.float64) for name, array in given.items()}
+        self.arrays = {name: _numbers(array) for name, array in given.items()}
         self.bound = _checked_bound(bound, self.arrays)
         self.fractions = _checked_fractions(fractions, self.bound)
         self.step = Step() if step is None else step
@@ -131,6 +131,13 @@ class Sum:
         shapes = tuple((name, array.shape) for name, array in self.arrays.items())
         bound = tuple(self.bound.items()) if isinstance(self.bound, dict) else self.bound
         return (self.kind, shapes, bound, tuple(self.fractions.items()), self.step)
+
+
+def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
+    try:
+        return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError):  # whose message would show what is no number
+        raise InvalidInputError("arrays of numbers to total", kind_of(array), "Convert them to floats.") from None
 
 
 class NormedSum(Sum):

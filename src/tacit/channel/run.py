@@ -99,21 +99,22 @@ def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]
 
 def _lock_step(programs: list[Program], channel: Channel) -> list[Outcome]:
     answers: list[Any] = [None] * len(programs)
-    outcomes: list[Outcome] = []
+    ended: list[Any] = []
     for turn in itertools.count():
         asks: list[Ask] = []
         for program, answer in zip(programs, answers, strict=True):
             try:
                 asks.append(program.send(answer))
             except StopIteration as stop:
-                outcomes.append(_checked_outcome(stop.value))
-        if outcomes and asks:
+                ended.append(stop.value)  # checked below: an error raised here would show the value in its context
+        if ended and asks:
             raise ProtocolError(
                 "all holders to end in the same round",
-                words(f"{len(outcomes)} of {len(programs)} ended in round {turn}"),
+                words(f"{len(ended)} of {len(programs)} ended in round {turn}"),
                 "The number of rounds must not depend on a holder's data.",
             )
-        if outcomes:
+        if ended:
+            outcomes = [_checked_outcome(value) for value in ended]
             _check_same_public(outcomes)
             return outcomes
         answers = _answer(asks, channel, turn)

@@ -123,6 +123,8 @@ def _table(path: Path, label: str) -> Labelled:
             words("none"),
             "Name the column of labels with --label.",
         )
+    if table[label].null_count():
+        raise InvalidInputError(f"a label in every row of {path}", words("missing labels"), "Drop these rows.")
     rows = table.drop(label)
     text = [name for name, kind in rows.schema.items() if not (kind.is_numeric() or kind == pl.Boolean)]
     if text or not rows.columns:

@@ -385,7 +385,7 @@ class TableSchema:
         except ValueError as error:
             raise InvalidInputError(
                 f"{file} to be a table schema in TOML or JSON", words(" ".join(str(error).split())), "Correct the file."
-            ) from error
+            ) from None
         if not isinstance(values, Mapping):
             raise InvalidInputError(f"{file} to be a table schema", words("something else"), "See docs/tables.md.")
         return cls.from_dict(values)
@@ -424,7 +424,7 @@ def column_from_dict(values: Mapping[str, Any], name: str) -> ColumnSpec:
     except (InvalidInputError, TypeError) as error:
         wrong = error.got if isinstance(error, InvalidInputError) else words("a value of another type")
         expected = error.expected if isinstance(error, InvalidInputError) else "values of the right types"
-        raise InvalidInputError(f"{expected}, in the column {name}", wrong, "Correct the schema.") from error
+        raise InvalidInputError(f"{expected}, in the column {name}", wrong, "Correct the schema.") from None
 
 
 def _check_keys(values: Mapping[str, Any], required: set[str], optional: set[str], what: str) -> None:

@@ -195,7 +195,7 @@ def _check(matrix: Matrix, file: Path) -> None:
     if matrix.names is not None and len(matrix.names) != shape[1]:
         raise InvalidInputError(
             f"one term for each of the {shape[1]} columns of {file}",
-            words(f"{len(matrix.names)} terms"),
+            words("more or fewer terms"),
             "Give the terms that belong to the matrix; if its rows are the terms, transpose it.",
         )
     entries = matrix.X if isinstance(matrix.X, np.ndarray) else matrix.X.data

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, words
 from tacit.validation import check_count
 
 
@@ -49,8 +49,8 @@ def reliability(probabilities: ArrayLike, labels: ArrayLike, *, bins: int = 15) 
     check_count(bins, "bins")
     if given.ndim != 2 or truth.shape != given.shape[:1] or not len(truth):
         raise InvalidInputError(
-            "one row of probabilities and one class index an example",
-            parameter((given.shape, truth.shape)),
+            "one row of probabilities and one class index per example",
+            words("other shapes"),
             "Give arrays of shapes (n, n_classes) and (n,).",
         )
     confidence: Any = given.max(axis=1)

@@ -223,11 +223,11 @@ def rows_kept_out(labels: Any, n_rows: int, seed: int) -> NDArray[np.bool_]:
             f"at least {LEAST_ROWS} rows to compare releases on", words(f"{n_rows}"), "Give more of the table."
         )
     if labels is not None:
-        classes, counts = np.unique(np.asarray(labels), return_counts=True)
+        _, counts = np.unique(np.asarray(labels), return_counts=True)
         if np.count_nonzero(counts > 1) < 2:
             raise InvalidInputError(
                 "at least two classes with at least two rows each",
-                words(f"{len(classes)} with {int(counts.max())} rows at most"),
+                words("one class, or classes of one row"),
                 "Give another label, or none to compare by clusters.",
             )
     groups = np.zeros(n_rows, dtype=np.intp) if labels is None else np.unique(labels, return_inverse=True)[1]

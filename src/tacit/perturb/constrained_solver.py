@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import Undisclosed
 from tacit.factor.nmf.steps import MOST_SWEEPS as TO_CONVERGENCE
 from tacit.factor.nmf.steps import solve_rows
 
@@ -22,8 +23,8 @@ TOLERANCE = 1e-6
 INNER_SWEEPS = 3
 
 
-@dataclass(frozen=True)
-class Constrained:
+@dataclass(frozen=True, repr=False)
+class Constrained(Undisclosed):
     """A factorisation near memberships: ``H @ W``, and the objective after every sweep."""
 
     H: Matrix

@@ -103,7 +103,7 @@ def _strangers(outsiders: Any, n_columns: int) -> Numbers:
     if table.shape[1] != n_columns or len(table) < 2:
         raise InvalidInputError(
             f"outsiders to be at least two rows of {n_columns} columns",
-            words(f"shape {table.shape}"),
+            words("one row" if len(table) < 2 else f"{table.shape[1]} columns"),
             "Give rows of the same columns in the same order.",
         )
     return table
