@@ -245,7 +245,7 @@ def test_shares_of_discrete_gaussians_add_up_to_one_within_the_stated_factor():
     [
         lambda: PrivateMoments(epsilon=5.0, delta=1e-6, insecure_seed=1),
         lambda: PrivateNMF(2, epsilon=50.0, delta=1e-6, insecure_seed=1),
-        lambda: PrivateNMF(2, epsilon=50.0, delta=1e-6, method="rounds", rounds=2, sampling_rate=0.5, insecure_seed=1),
+        lambda: PrivateNMF(2, epsilon=2.0, delta=1e-6, method="rounds", rounds=2, sampling_rate=0.5, insecure_seed=1),
     ],
     ids=["moments", "nmf", "rounds with samples"],
 )

@@ -118,6 +118,8 @@ def _calibrated(
     count = sum(step.count for step in steps)
     rate = max(step.sampling_rate for step in steps)
     start = gaussian_noise_multiplier(epsilon, delta, steps=count, sampling_rate=rate, adjacency=adjacency)
+    if len(steps) == 1 and not choices:  # then one step in place of all is all of them
+        return start * math.sqrt(steps[0].weight)
     picks = tuple(ExponentialRelease(epsilon=choice) for choice in choices)
     return least_multiplier(
         lambda z: Accountant(adjacency, (*_releases(z, steps), *picks)).epsilon(delta), epsilon, start=start
