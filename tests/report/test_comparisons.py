@@ -78,7 +78,7 @@ def test_values_and_page_say_who_they_are_for(private_nmf):
     assert "Pass on the folder model/" in private_nmf.summary["notice"]
     assert private_nmf.summary["notice"] in private_nmf.report.html()
     plain = fit_components(IMAGES, 2)
-    assert "Pass on nothing of this result" in plain.summary["notice"]
+    assert "do not pass it on" in plain.summary["notice"]
 
 
 def test_what_can_fail_is_tried_before_the_charge(tmp_path, monkeypatch):

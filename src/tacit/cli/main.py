@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import traceback
+import warnings
 from pathlib import Path
 from typing import NoReturn
 
@@ -69,6 +70,7 @@ def main() -> None:
 
     That holds for unexpected errors too, of which only the type and the place in the code are shown.
     """
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # without the line of the source
     try:
         app()
     except TacitError as error:

@@ -69,10 +69,12 @@ def measure_presence(
     chosen = _drawn(documents, X.shape[0], random_state) if isinstance(documents, int) else documents
     settings: dict[str, Any] = {"samples": samples, "size": size, "holders": holders, "level": level}
     found = ksdp(mechanism, X, chosen, **settings, jobs=jobs, random_state=random_state)
-    notice = for_the_holder("nothing: it names documents, and you may leave those that show out of the fit")
+    notice = for_the_holder()
     report = Report("What a document's presence changes", notice)
     report.guarantee(found.guarantee)
-    caption = "Each point is a document. Points far below the line are told apart."
+    caption = (
+        "Each point is a document. Points far below the line are told apart; leave these documents out of the fit."
+    )
     report.figure("P-values", found.figure(), caption)
     rows = [
         [str(document), f"{p:.3g}", f"{corrected:.3g}", "shows" if corrected <= found.level else "-"]

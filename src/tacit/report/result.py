@@ -15,12 +15,12 @@ from tacit.report.folder import MODEL, PAGE, VALUES, ResultFolder
 from tacit.report.page import Report
 
 
-def for_the_holder(released: str) -> str:
+def for_the_holder(released: str | None = None) -> str:
     """Return the notice of pages and values that were computed without protection; `released` may be passed on instead."""
-    return (
-        "For the holder of the data only: what is shown here was computed from the data without noise. Pass on "
-        f"{released}, not this."
+    further = (
+        f"Pass on {released} instead." if released else "Nothing of this result has a guarantee: do not pass it on."
     )
+    return f"For the holder of the data only: what is shown here was computed from the data without noise. {further}"
 
 
 class Shown:
@@ -88,9 +88,7 @@ class FitResult(Shown, ABC):
     @property
     def notice(self) -> str:
         """Who the values and the page are for."""
-        if self.guarantee.holds:
-            return for_the_holder(f"the folder {MODEL}/")
-        return for_the_holder("nothing of this result (its model has no guarantee)")
+        return for_the_holder(f"the folder {MODEL}/" if self.guarantee.holds else None)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
