@@ -43,7 +43,7 @@ def test_the_threshold_keeps_its_promise_and_no_more(multiplier, beta, most):
     first = round((selection.threshold - 1) * STEPS)
     exact = math.fsum(discrete_gaussian_pmf(np.arange(first, first + math.ceil(12 * sigma)), sigma))
     assert 0.98 * beta / most < exact <= beta / most
-    assert exact <= selection.chance_of_a_word_of_one() * (1 + 1e-9)
+    assert exact <= selection.singleton_probability() * (1 + 1e-9)
 
 
 def test_words_of_one_document_appear_as_rarely_as_promised():

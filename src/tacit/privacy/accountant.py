@@ -1,8 +1,8 @@
-"""The accountant: releases in, (epsilon, delta) out; it refuses what it cannot bound.
+"""The accountant: computes (epsilon, delta) from releases, and refuses releases that it cannot bound.
 
-Full-batch Gaussians compose by the closed form in `tacit.privacy.gaussian`. As soon as anything else takes part
-(Poisson sampling, Laplace, geometric, exponential, a plain (epsilon, delta) step) all are composed as privacy loss
-distributions by dp-accounting, whose discretisation is pessimistic: the epsilon returned is an upper bound.
+Full-batch Gaussian releases are composed by the closed form in `tacit.privacy.gaussian`. If any other kind takes part
+(Poisson sampling, Laplace, geometric, exponential, a plain (epsilon, delta) step), all releases are composed as privacy
+loss distributions by dp-accounting, whose discretisation rounds losses up: the epsilon returned is an upper bound.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ WIDEST_INTERVAL = 5e-4
 """Grid of privacy losses for few steps: the rounding adds less than this to epsilon."""
 INTERVAL_AT_1000_STEPS = 1e-4
 """Grid at 1,000 steps. What rounding adds to epsilon grows with steps * interval^2, so the interval shrinks with the
-square root of the steps; 1e-4 at 1,000 steps adds about 1e-5 (measured against intervals ten times finer)."""
+square root of the steps; 1e-4 at 1,000 steps adds about 1e-5 (measured against intervals five times finer)."""
 MOST_GRID_POINTS = 200_000
-"""Grid points that the largest loss of one step may take: keeps a composition within some hundred megabytes."""
+"""Largest number of grid points for the losses of one step: bounds the time and memory of a composition."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Accountant:
     Parameters
     ----------
     adjacency : {"add-remove", "replace-one"}
-        In what neighbouring data sets differ: one unit added or removed, or one unit's data replaced.
+        How neighbouring data sets differ: one unit was added or removed, or one unit's data were replaced.
     releases : iterable of Release
-        What was released so far, in any order; adaptivity is allowed.
+        What was released, in any order. The statistics of later releases may depend on the results of earlier ones.
 
     Notes
     -----
-    Immutable: `compose` returns a new accountant.
+    Accountants are immutable: `compose` returns a new one.
 
     Examples
     --------
@@ -83,12 +83,12 @@ class Accountant:
         object.__setattr__(self, "releases", merge(given))
 
     def compose(self, *releases: Release) -> Accountant:
-        """Return an accountant that has these releases as well."""
+        """Return an accountant of these releases as well."""
         return Accountant(self.adjacency, self.releases + releases)
 
     @property
     def method(self) -> str:
-        """How the total is computed, in words."""
+        """The method that computes the total, in words."""
         if not self._all_full_batch():
             return LOSS_DISTRIBUTION
         too_coarse = any(self.continuous_multiplier(release) is None for release in self._gaussians())
@@ -100,7 +100,7 @@ class Accountant:
         return NUMERICAL_TOLERANCE if self.method == LOSS_DISTRIBUTION else EXACT_TOLERANCE
 
     def agrees(self, stated: float, computed: float) -> bool:
-        """Whether a recorded epsilon and the one computed again differ by no more than `tolerance`, either way."""
+        """Return whether a recorded epsilon and the one computed again differ by at most `tolerance`, either way."""
         if math.isinf(stated) or math.isinf(computed):
             return stated == computed
         return abs(stated - computed) <= self.tolerance * max(stated, computed)
@@ -112,7 +112,7 @@ class Accountant:
             return 0.0
         try:
             return self._epsilon(delta)
-        except OverflowError:  # noise so small that its square, or that of a count, is beyond floating point
+        except OverflowError:  # the noise is so small that the loss exceeds floating point
             return math.inf
 
     def _epsilon(self, delta: float) -> float:
@@ -135,7 +135,7 @@ class Accountant:
             raise UnaccountableError(
                 "a grid fine enough for delta(epsilon): noise of at least two grid steps",
                 parameter(self._coarsest()),
-                "Ask for epsilon(delta), which coarse grids have, or use a finer grid.",
+                "Use epsilon(delta), which also works for coarse grids, or a finer grid.",
             )
         return min(1.0, float(_loss_distribution(self).get_delta_for_epsilon(max(epsilon - shift, 0.0))) / scale)
 
@@ -153,13 +153,13 @@ class Accountant:
         return sum(r.dimension * r.count for r in self._gaussians() if r.lattice_sigma is not None)
 
     def _lattice_price(self) -> tuple[float, float]:
-        """What the grid adds to epsilon, and the factor it takes off delta."""
+        """Return what the grid adds to epsilon, and the factor by which it lowers delta."""
         if self._coarsest() is None:
             return 0.0, 1.0
         return gaussian.LATTICE_SLACK, math.exp(-gaussian.LATTICE_SLACK)
 
     def continuous_multiplier(self, release: GaussianRelease) -> float | None:
-        """Return the multiplier of the continuous Gaussian that bounds this release; None if its grid is too coarse."""
+        """Return the multiplier of a continuous Gaussian that bounds this release; None if its grid is too coarse."""
         if release.lattice_sigma is None:
             return release.noise_multiplier
         factor = gaussian.lattice_loss(release.lattice_sigma, self._coordinates())
@@ -184,7 +184,7 @@ class Accountant:
 
 @lru_cache(maxsize=256)
 def _loss_distribution(accountant: Accountant) -> Any:
-    """Compose all releases as privacy loss distributions; imported here because the import takes seconds."""
+    """Compose all releases as privacy loss distributions. The import of dp-accounting takes seconds, so it is here."""
     from dp_accounting.pld import privacy_loss_distribution as pld
     from dp_accounting.pld.common import DifferentialPrivacyParameters
 
@@ -200,7 +200,7 @@ def _loss_distribution(accountant: Accountant) -> Any:
                 1 / release.scale, release.sensitivity, value_discretization_interval=interval
             )
         elif not isinstance(release, GaussianRelease):
-            # a vector's noise, or a choice: what is proven is (epsilon, delta), so that is what is composed
+            # for noise on vectors and for choices only (epsilon, delta) is proven, so that is composed
             bound = DifferentialPrivacyParameters(*_plain_bound(release))
             part = pld.from_privacy_parameters(bound, value_discretization_interval=interval)
         else:
@@ -242,7 +242,7 @@ def _gaussian_part(pld: Any, accountant: Accountant, interval: float) -> Any:
 
 def _too_coarse(lattice_sigma: float | None) -> UnaccountableError:
     return UnaccountableError(
-        "a grid of at least two steps per standard deviation of the noise, where Gaussians meet other releases",
+        "noise of at least two grid steps, where Gaussian releases compose with other kinds",
         words(f"noise of {lattice_sigma} grid steps"),
         "Use a finer grid (more fractional bits).",
     )

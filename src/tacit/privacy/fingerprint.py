@@ -1,4 +1,4 @@
-"""A data set named by its content, for ledgers whose data have no name of their own."""
+"""Fingerprints: names of data sets that are computed from their content, for use in a ledger."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tacit.errors import InvalidInputError, kind_of, parameter, words
 if TYPE_CHECKING:
     import narwhals as nw
 
-_CHUNK_VALUES = 1 << 16
-_CHUNK_BYTES = 1 << 20
+_CHUNK_VALUES = 1 << 16  # values converted at a time: half a megabyte
+_CHUNK_BYTES = 1 << 20  # bytes of a file read at a time
 _NUMBERS = {
     "b": ("boolean", "?"),
     "i": ("integer", "<i8"),
@@ -30,22 +30,22 @@ _FINEST_UNIT = {"W": "s", "D": "s", "h": "s", "m": "s", "s": "s", "ms": "ms", "u
 
 
 def fingerprint(data: object) -> str:
-    """Return a name for a data set that is a hash of its content.
+    """Return a name for a data set: a hash of its content.
 
-    A fingerprint is a hash of private data. Whoever holds it and has a guess of the data can confirm the guess, so a
-    ledger with fingerprints in it should be kept where the data are.
+    A fingerprint is a hash of private data. Someone who has it and can guess the data can confirm the guess, so keep a
+    ledger that contains fingerprints where the data are.
 
     Parameters
     ----------
     data : ndarray, scipy sparse matrix or array, data frame, pathlib.Path, or tuple of such
-        * Arrays count by their shape, their kind (boolean, integer, real, complex, text, time) and their values: the
+        * Of arrays, the shape, the kind (boolean, integer, real, complex, text, time) and the values are hashed. The
           memory layout, the byte order and the width of the numbers do not matter, nor do the sign of a zero and the
           bits of a NaN.
-        * Sparse matrices likewise, in any format; duplicates are added up and stored zeros dropped. The fingerprint is
-          not that of the same matrix as a dense array.
-        * Data frames (polars, pandas and others that narwhals reads) count by the names, the order, the kinds and the
-          values of their columns; an index does not count. A missing real number is a NaN.
-        * A file counts by its bytes and not by its name, a folder by the relative names and the bytes of its files.
+        * Sparse matrices likewise, in any format; duplicates are added and stored zeros dropped. The fingerprint differs
+          from that of the same matrix as a dense array.
+        * Of data frames (polars, pandas and others that narwhals reads), the names, the order, the kinds and the values
+          of the columns are hashed; an index is not. A missing real number is a NaN.
+        * Of a file, the bytes are hashed and not the name; of a folder, the relative names and the bytes of its files.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def _digest(data: object) -> bytes:
 
 
 def _joined(kind: str, *parts: bytes) -> bytes:
-    """Hash parts so that no two different sequences of parts run together, nor two kinds of data."""
+    """Hash parts with their lengths, so that different sequences of parts, or kinds of data, have different hashes."""
     total = hashlib.sha256()
     for part in (b"tacit fingerprint 1", kind.encode(), *parts):
         total.update(len(part).to_bytes(8, "little"))
@@ -106,7 +106,7 @@ def _array_digest(array: NDArray[Any]) -> bytes:
 
 
 def _canonical(array: NDArray[Any]) -> tuple[str, Iterator[bytes]]:
-    """Return the kind of an array and the bytes of its values, in C order and a form that its dtype has no part in."""
+    """Return the kind of an array and the bytes of its values, in C order and independent of the width of its dtype."""
     kind = array.dtype.kind
     if kind == "u" and (array.size == 0 or array.max() <= np.iinfo(np.int64).max):
         kind = "i"
@@ -129,7 +129,7 @@ def _canonical(array: NDArray[Any]) -> tuple[str, Iterator[bytes]]:
 
 
 def _chunks(array: NDArray[Any], dtype: str) -> Iterator[NDArray[Any]]:
-    """Go through an array in C order, some values at a time, without a copy of the whole."""
+    """Iterate over an array in C order, in chunks, without copying the whole."""
     chunks = np.nditer(
         array,
         flags=["external_loop", "buffered", "zerosize_ok"],
@@ -143,7 +143,7 @@ def _chunks(array: NDArray[Any], dtype: str) -> Iterator[NDArray[Any]]:
 
 
 def _tidy(values: NDArray[Any]) -> NDArray[Any]:
-    """Leave one zero and one NaN where floating point has several."""
+    """Replace -0.0 by 0.0, and every NaN by the same NaN."""
     if values.dtype.kind not in "fc":
         return values
     reals = values.view("<f8") + 0.0  # -0.0 becomes 0.0
@@ -167,7 +167,7 @@ def _text(value: str | bytes | None) -> bytes:
 
 
 def _coarsest_times(array: NDArray[Any]) -> tuple[str, NDArray[np.int64]]:
-    """Return times as counts of the coarsest unit that holds them all exactly, so that their unit does not matter."""
+    """Return times as counts of the coarsest unit that holds all of them exactly, so that their unit does not matter."""
     unit, step = np.datetime_data(array.dtype)
     if unit not in _FINEST_UNIT or step != 1:
         raise InvalidInputError(
@@ -219,7 +219,7 @@ def _frame_digest(data: Any) -> bytes:
 
 
 def _column_reader(column: nw.Series[Any]) -> tuple[str, Callable[[nw.Series[Any]], bytes]]:
-    """Return the kind of a column and how its values, and what is missing, become bytes."""
+    """Return the kind of a column, and a function that turns its values and gaps into bytes."""
     import narwhals as nw
 
     dtype = column.dtype
@@ -289,7 +289,7 @@ def _files(folder: Path) -> Iterator[Path]:
             yield item
         elif item.is_dir() and not item.is_symlink():
             yield from _files(item)
-        else:  # a link may lead in circles or nowhere, and a device has no end
+        else:  # links may form cycles, and reading a device does not end
             raise InvalidInputError(
                 "a folder of files and folders", words("a link or a device"), "Remove it, or name the files one by one."
             )

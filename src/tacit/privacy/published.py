@@ -1,11 +1,11 @@
-r"""The privacy formulas of the papers, as printed, so that published and sound can stand side by side.
+r"""The privacy formulas of the papers, as printed, to compare them with sound accounting.
 
-Nothing in tacit relies on these. Several are loose, one (subsampled zCDP) is not a theorem: `compare_published` shows
-what noise each would have used for a target, and what that noise really costs. Of the five papers, PD-ML-Lite
-(Tsikhanovich et al. 2019) proposes a measurement and Thapa (2013) no guarantee at all, so neither has a formula here;
-the moments accountant of Ermis's Theorems 4.1 to 4.3 has constants that are never named and cannot be evaluated.
+Nothing in tacit relies on these formulas. Several are loose, and one (subsampled zCDP) is not a theorem.
+`compare_published` shows how much noise each of them uses for a target, and what that noise really costs. Two of the five
+papers have no formula here: PD-ML-Lite (Tsikhanovich et al. 2019) proposes a measurement, and Thapa (2013) has no
+guarantee. The moments accountant of Ermis's Theorems 4.1 to 4.3 has unnamed constants and cannot be evaluated.
 
-In all of them ``noise_multiplier`` is the standard deviation over the sensitivity that the paper uses.
+``noise_multiplier`` is always the standard deviation divided by the sensitivity that the paper uses.
 
 References
 ----------
@@ -27,7 +27,7 @@ from tacit.validation import check_count, check_delta, check_epsilon, check_posi
 
 
 def dwork_roth_noise_multiplier(epsilon: float, delta: float) -> float:
-    r""":math:`\sqrt{2\log(1.25/\delta)}/\varepsilon`: the Gaussian mechanism of [DR]_, proven for epsilon < 1 only."""
+    r""":math:`\sqrt{2\log(1.25/\delta)}/\varepsilon`: [DR]_, Theorem A.1, which is proven for epsilon < 1 only."""
     return math.sqrt(2 * math.log(1.25 / check_delta(delta))) / check_epsilon(epsilon)
 
 
@@ -45,7 +45,7 @@ def saha_epsilon(noise_multipliers: Sequence[float], steps: int, delta: float) -
 
 
 def saha_noise_multiplier(epsilon: float, delta: float, steps: int) -> float:
-    r"""Invert `saha_epsilon` for one statistic an iteration.
+    r"""Invert `saha_epsilon` for one statistic per iteration.
 
     :math:`\sqrt{T}/(\sqrt{2(L+\varepsilon)} - \sqrt{2L})` with :math:`L = \log(1/\delta)`.
     """
@@ -66,7 +66,7 @@ def mugdho_epsilon(step_epsilon: float, step_delta: float, steps: int, delta: fl
 
 
 def mugdho_noise_multiplier(epsilon: float, delta: float, steps: int, *, step_delta: float = 0.01) -> float:
-    """Invert eq. 9 for the per-iteration epsilon, then take Dwork and Roth's noise for it (the paper's step_delta)."""
+    """Invert eq. 9 for the epsilon per iteration, then use Dwork and Roth's noise for it; 0.01 is the paper's step_delta."""
     confidence = math.log(1 / check_delta(delta))
     cost = (math.sqrt(confidence + check_epsilon(epsilon)) - math.sqrt(confidence)) ** 2
     step_epsilon = math.sqrt(4 * math.log(1.25 / check_delta(step_delta)) * cost / check_count(steps, "steps"))
@@ -88,7 +88,7 @@ def subsampled(step_epsilon: float, step_delta: float, rate: float) -> tuple[flo
 
 
 def unsampled(step_epsilon: float, rate: float) -> float:
-    r"""Invert `subsampled`: the step that costs this on a sample, :math:`\log(1 + (e^\varepsilon - 1)/\gamma)`."""
+    r"""Invert `subsampled`: the epsilon of a step that costs this on a sample, :math:`\log(1 + (e^\varepsilon - 1)/\gamma)`."""
     return math.log1p(math.expm1(step_epsilon) / check_rate(rate))
 
 
@@ -125,7 +125,7 @@ def ermis_advanced_noise_multiplier(epsilon: float, delta: float, steps: int, ra
 
 
 def ermis_zcdp_noise_multiplier(epsilon: float, delta: float, steps: int, rate: float) -> float:
-    r"""Appendix E of [Ermis]_, "zCDP", from eq. 4.28: no theorem stands behind its amplification by sampling.
+    r"""Appendix E of [Ermis]_, "zCDP", from eq. 4.28: its amplification by sampling is not a theorem.
 
     :math:`\varepsilon = \frac{T}{4\ell}\varepsilon'^2 + \sqrt{T\log(1/\delta)/\ell}\;\varepsilon'` with
     :math:`\ell = \log(1.25/\delta')`, :math:`\delta' = \nu\delta_{iter}`; then `unsampled`; then the Gaussian
@@ -139,7 +139,7 @@ def ermis_zcdp_noise_multiplier(epsilon: float, delta: float, steps: int, rate: 
 
 
 def ermis_geometric_epsilon(parameter: float, sensitivity: int = 1) -> float:
-    r"""What two-sided geometric noise :math:`P(\tau) = \frac{1-a}{1+a}a^{|\tau|}` costs.
+    r"""Return the epsilon of two-sided geometric noise :math:`P(\tau) = \frac{1-a}{1+a}a^{|\tau|}`.
 
     :math:`\Delta\log(1/a)`; section 4.1.4 of [Ermis]_ writes epsilon for `a` itself.
     """
@@ -147,7 +147,7 @@ def ermis_geometric_epsilon(parameter: float, sensitivity: int = 1) -> float:
 
 
 def renyi_noise_multiplier(epsilon: float, delta: float, steps: int, rate: float) -> float:
-    """What the Rényi accountant of dp-accounting asks for: sound, and looser than loss distributions."""
+    """Return the noise that the Rényi accountant of dp-accounting needs: sound, and looser than loss distributions."""
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
@@ -160,7 +160,7 @@ def renyi_noise_multiplier(epsilon: float, delta: float, steps: int, rate: float
 
 
 def coarse_grid_noise_multiplier(epsilon: float, delta: float, steps: int, rate: float) -> float:
-    """What loss distributions ask for on a grid of 1e-3: sound, but the rounding of many steps is paid for in noise."""
+    """Return the noise that loss distributions need on a grid of 1e-3: sound, but many rounded steps cost more noise."""
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
     def cost(noise_multiplier: float) -> float:
@@ -177,7 +177,7 @@ def _positive_root(a: float, b: float, c: float) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One way to choose the noise for a target, and what that noise really costs."""
+    """One formula for the noise of a target, and what that noise really costs."""
 
     method: str
     noise_multiplier: float
@@ -186,10 +186,10 @@ class Comparison:
 
 
 def compare_published(epsilon: float, delta: float, *, steps: int, sampling_rate: float) -> list[Comparison]:
-    """Return the sound noise multiplier for a target, what looser accountants ask for, and what the papers used.
+    """Return the sound noise multiplier for a target, those of looser accountants, and those of the papers.
 
-    The papers' multipliers are taken relative to the norm of one unit's contribution, add-remove adjacency, and their
-    real epsilon is computed by the accountant, with the Poisson sampling that the sampled methods claim.
+    The papers' multipliers are taken relative to the norm of one unit's contribution under add-remove adjacency. Their
+    real epsilon is computed by the accountant, with the Poisson sampling that the sampled methods assume.
     """
     sampled = sampling_rate < 1
     methods = [
