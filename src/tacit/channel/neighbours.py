@@ -75,7 +75,13 @@ class _Log:
 
 
 def check_neighbours(
-    fit: Callable[[Data], Mapping[str, Any]], data: Data, neighbour: Data, *, unit: int = -1, name: str = "the fit"
+    fit: Callable[[Data], Mapping[str, Any]],
+    data: Data,
+    neighbour: Data,
+    *,
+    unit: int = -1,
+    for_the_holder: bool = False,
+    name: str = "the fit",
 ) -> NeighbourReport:
     """Raise `PrivacyViolationError` unless `fit` treats `neighbour` as its guarantee says.
 
@@ -90,6 +96,9 @@ def check_neighbours(
     unit : int, default=-1
         The place of that unit among the units that the programs sample: in `data` if the neighbour lacks it or has another
         in its place, in `neighbour` if that has one more. The last, if not given.
+    for_the_holder : bool, default=False
+        True for a fit that also computes figures for its holder, as a command does: channels without noise are then not
+        observed. What they lead to must not be among what is returned.
     name : str
         For messages.
 
@@ -100,9 +109,9 @@ def check_neighbours(
     moved: list[float] = []
     for first_sampled in (True, False):
         log = _Log(name, unit, first_sampled)
-        with interpose(lambda channel, log=log: _Recorder(channel, log)):  # type: ignore[misc]
+        with interpose(_observer(_Recorder, log, for_the_holder)):
             released = dict(fit(data))
-        with interpose(lambda channel, log=log: _Replayer(channel, log)):  # type: ignore[misc]
+        with interpose(_observer(_Replayer, log, for_the_holder)):
             released_again = dict(fit(neighbour))
         if log.place != len(log.rounds):
             raise _violation(name, f"{len(log.rounds)} rounds on both data sets", f"{log.place} on the neighbour")
@@ -117,6 +126,15 @@ def check_neighbours(
         if not log.samples:
             break
     return NeighbourReport(tuple(moved))
+
+
+def _observer(kind: type[_Observed], log: _Log, for_the_holder: bool) -> Callable[[Channel], Channel]:
+    def observed(channel: Channel) -> Channel:
+        if for_the_holder and not isinstance(channel, Noisy):
+            return channel
+        return kind(channel, log)  # type: ignore[return-value]
+
+    return observed
 
 
 def _only(values: Mapping[str, Any], key: str) -> dict[str, Any]:
