@@ -77,7 +77,8 @@ class Said:
     """What was said while a piece of code ran."""
 
     def __init__(self, texts: list[str], error: BaseException | None) -> None:
-        self.text = "\n".join(texts)
+        # numbers that have nothing to do with the data: lines of a traceback, addresses, and where pytest puts files
+        self.text = re.sub(r'(?<=", )line \d+|\b0x[0-9a-f]+|\bpytest-\d+', "", "\n".join(texts))
         self.error = error
 
     @property
@@ -383,6 +384,9 @@ RATINGS = {
     "Recommender: recommend for an unknown user": lambda _: _fitted().recommend(f"{ID}x"),
     "Recommender: items that are like an unknown one": lambda _: _fitted().similar_items(f"{WORD}x"),
     "Recommender: own ratings out of range": lambda _: _fitted().recommend_for([WORD], [NUMBER]),
+    "Recommender: own ratings beyond those fitted": lambda _: (
+        tacit.Recommender(1).fit(RATERS, FILMS, [1, 2, 3, NUMBER]).recommend_for(["x"], [1e6])
+    ),
     "Recommender: own ratings of unknown items": lambda _: _fitted().predict_for([f"{WORD}x"], [1], ["x"]),
     "Recommender: held-out ratings that are text": lambda _: _fitted().evaluate([ID], ["x"], [WORD]),
     "RatingNMF: negative ratings": lambda _: tacit.RatingNMF(2).fit(RATERS, FILMS, [-NUMBER] * 4),

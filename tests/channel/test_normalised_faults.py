@@ -138,7 +138,7 @@ def one_after_the_other(wire):
     before = mpyc.asyncoro.runtime, module.pickle
     with NormalisedSummer(wire, timeout=TIMEOUT) as directions:
         assert module.pickle is not before[1]
-        with pytest.raises(ProtocolError, match="one normalised sum a process"):
+        with pytest.raises(ProtocolError, match="one normalised sum per process"):
             NormalisedSummer(wire, timeout=TIMEOUT)
         directions(np.full(3, 2**50))
     assert (mpyc.asyncoro.runtime, module.pickle) == before

@@ -57,7 +57,7 @@ def test_the_module_given_is_left_alone():
     ("module", "message"),
     [
         ("a network", "torch.nn.Module"),
-        (nn.Linear(4, 5), "2 numbers an example.*shape .4, 5."),
+        (nn.Linear(4, 5), "2 numbers per example.*shape .4, 5."),
         (nn.Linear(7, 2), "rows of 4 numbers"),
         (nn.Tanh(), "parameters to learn"),
     ],

@@ -195,7 +195,7 @@ def among(channel: Channel, together: Together, **settings: Any) -> Channel:
 
 def _one(asks: Sequence[Any]) -> Any:
     if len(asks) != 1:
-        raise ProtocolError("one holder in each party's process", words(f"{len(asks)}"), "Run one program a party.")
+        raise ProtocolError("one holder in each party's process", words(f"{len(asks)}"), "Run one program per party.")
     return asks[0]
 
 

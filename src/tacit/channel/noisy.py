@@ -240,7 +240,7 @@ class Noisy:
             raise InvalidInputError(
                 f"at most {(array.sigma / LEAST_SHARE) ** 2:.0f} parties to share the noise",
                 parameter(self._together.honest),
-                "Use fewer.",
+                "Use fewer parties.",
             )
         return share
 

@@ -114,7 +114,7 @@ class NormalisedSummer:
         self.resolution = check_count(resolution, "resolution", least=8)
         if self.bits > 256 or self.resolution > 48:
             raise InvalidInputError(
-                "at most 256 bits, and a resolution of at most 48", parameter((bits, resolution)), "Use less."
+                "at most 256 bits, and a resolution of at most 48", parameter((bits, resolution)), "Use fewer bits."
             )
         if short not in ("refuse", "zero"):
             raise InvalidInputError('short to be "refuse" or "zero"', parameter(short), "Choose one of the two.")

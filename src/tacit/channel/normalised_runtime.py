@@ -68,7 +68,7 @@ class MpycRuntime:
     def __init__(self, loop: asyncio.AbstractEventLoop, wire: Wire, size: int) -> None:
         if not _open.acquire(blocking=False):
             raise ProtocolError(
-                "one normalised sum a process",
+                "one normalised sum per process",
                 words("a second one while the first is open"),
                 "Close the first, or run the parties in processes of their own.",
             )

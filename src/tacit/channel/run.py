@@ -83,7 +83,7 @@ def run(program: Program, channel: Channel) -> Outcome:
 def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]:
     """Run several holders' programs in lock-step; all must ask for the same things and learn the same public things."""
     if not programs:
-        raise InvalidInputError("at least one holder", words("none"), "Give one program a holder.")
+        raise InvalidInputError("at least one holder", words("none"), "Give one program per holder.")
     wrap = _interposed.get()
     used = channel if wrap is None else wrap(channel)
     used.open()  # before the block that closes it: a channel in use elsewhere stays open

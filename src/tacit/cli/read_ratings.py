@@ -49,9 +49,7 @@ def read_catalogue(path: Path, columns: str) -> Any:
     if name not in frame.columns and len(frame.columns) == 1:
         name = frame.columns[0]
     if name not in frame.columns:
-        raise InvalidInputError(
-            f"a column {name!r} in {path.name}", parameter(frame.columns), "Name the columns with --columns."
-        )
+        raise InvalidInputError(f"a column {name!r} in {path.name}", words("none"), "Name the columns with --columns.")
     return frame[name].drop_nulls().unique(maintain_order=True).alias("item")
 
 

@@ -97,7 +97,7 @@ def _check_rows(pair: Pair) -> None:
         raise InvalidInputError(
             f"more rows than the {n_columns} columns",
             words(f"{n_rows} rows"),
-            "With so few rows any two tables are perfectly correlated; compare fewer columns.",
+            "Compare fewer columns: with fewer rows than columns any two tables are perfectly correlated.",
         )
 
 

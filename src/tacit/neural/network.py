@@ -73,9 +73,9 @@ def _check_on_probes(network: nn.Module, n_inputs: int, n_outputs: int) -> None:
     answer = before[-1][2]
     if answer.shape != (PROBES, n_outputs):
         raise InvalidInputError(
-            f"a module that gives {n_outputs} numbers an example",
+            f"a module that gives {n_outputs} numbers per example",
             words(f"an output of shape {tuple(answer.shape)} for {PROBES} examples"),
-            "Give its last layer one output a class (without softmax) or a target.",
+            "Give its last layer one output per class (without softmax) or per target.",
         )
 
 

@@ -146,7 +146,7 @@ def check_range(value_range: object) -> tuple[float, float]:
     """Return the public least and greatest value; there is no clipping without them."""
     if value_range is None:
         raise InvalidInputError(
-            "value_range, the public bounds to which values are cut off",
+            "value_range, the public bounds to which values are clipped",
             words("none"),
             "Give them without looking at the data, for example value_range=(1, 5): without a bound there is no privacy.",
         )

@@ -13,7 +13,7 @@ from tacit.validation import check_count
 if TYPE_CHECKING:
     from tacit.factor.coupled.relation import Relation
 
-EXAMPLE = 'Write one group of letters a factor and the letters of the data, for example "ir,jr,kr->ijk".'
+EXAMPLE = 'Write one group of letters per factor and the letters of the data, for example "ir,jr,kr->ijk".'
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ class Spec:
             raise InvalidInputError(f"letters for every factor in {text!r}", words("an empty group"), EXAMPLE)
         if len(inputs) != n_factors:
             raise InvalidInputError(
-                f"one group of letters a factor: {n_factors} factors are named",
+                f"one group of letters per factor, for {n_factors} factors",
                 words(f"{len(inputs)} groups in {text!r}"),
                 "Name as many factors as there are groups before the arrow.",
             )
         if len(output) != order:
             raise InvalidInputError(
-                f"one letter an axis: the data has {order} axes",
+                f"one letter per axis of the data, which has {order}",
                 words(f"{len(output)} letters after the arrow of {text!r}"),
                 "Write one letter after the arrow for every axis of the data.",
             )

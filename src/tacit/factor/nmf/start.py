@@ -75,7 +75,7 @@ def checked_start(init: Any, shape: tuple[int, int]) -> str | NDArray[np.float64
     T = np.asarray(init, dtype=np.float64)
     if T.shape != shape:
         raise InvalidInputError(
-            f"a starting dictionary of shape {shape}", words(f"one of shape {T.shape}"), "Give one row a component."
+            f"a starting dictionary of shape {shape}", words(f"one of shape {T.shape}"), "Give one row per component."
         )
     if not np.all(np.isfinite(T)) or T.min() < 0 or not T.any(axis=1).all():
         raise InvalidInputError(

@@ -44,6 +44,7 @@ class RatingModel(SavedModel):
     noise_: float
     least_: float
     greatest_: float
+    rating_range: tuple[float, float] | None
     _table: RatingTable
     _users: NDArray[Any]
 
@@ -189,7 +190,7 @@ class RatingModel(SavedModel):
 
     def _own(self, items: Any, ratings: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         columns = self._items().known(items, "item")
-        values = as_ratings(ratings, (self.least_, self.greatest_))
+        values = as_ratings(ratings, (self.least_, self.greatest_), is_public=self.rating_range is not None)
         if len(columns) != len(values):
             raise InvalidInputError("one rating per item", words("different numbers of them"), "Give pairs.")
         last = {int(column): float(value) for column, value in zip(columns, values, strict=True)}

@@ -201,7 +201,9 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
         if not isinstance(self.epsilon, Mapping | np.ndarray | list | tuple):
             check_epsilon(self.epsilon, infinite=True)
         elif self.method != "covariance":
-            raise InvalidInputError("one epsilon for all", words("one a user"), "Users' budgets need 'covariance'.")
+            raise InvalidInputError(
+                "one epsilon for all users", words("one per user"), "Use method='covariance' for users' own budgets."
+            )
         return check_range(self.rating_range)
 
     def _fit_covariance(self, table: RatingTable, given: Any) -> Any:

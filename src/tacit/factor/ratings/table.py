@@ -212,8 +212,10 @@ def _check_objects(array: NDArray[Any], name: str) -> None:
             raise InvalidInputError(f"hashable {name} ids without gaps", words("others"), "Drop or convert them.")
 
 
-def as_ratings(ratings: ArrayLike, rating_range: tuple[float, float] | None) -> NDArray[np.float64]:
-    """Return finite ratings within the range, or raise."""
+def as_ratings(
+    ratings: ArrayLike, rating_range: tuple[float, float] | None, *, is_public: bool = True
+) -> NDArray[np.float64]:
+    """Return finite ratings within the range, or raise; the message names a range that is public."""
     raw: Any = ratings
     try:
         values = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw, dtype=np.float64)
@@ -227,7 +229,7 @@ def as_ratings(ratings: ArrayLike, rating_range: tuple[float, float] | None) -> 
         low, high = rating_range
         if ((values < low) | (values > high)).any():
             raise InvalidInputError(
-                f"ratings between {low:g} and {high:g}",
+                f"ratings between {low:g} and {high:g}" if is_public else "ratings within the range of those fitted",
                 words("ratings outside"),
                 "Set rating_range or correct the ratings.",
             )
