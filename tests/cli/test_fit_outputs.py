@@ -204,3 +204,10 @@ def test_a_private_classifier_needs_its_classes(tmp_path):
     found = invoke(*arguments, "--output", tmp_path / "two", "--classes", tmp_path / "classes.txt")
     assert found.exit_code == 0, found.exception
     assert tacit.load(tmp_path / "two" / "model" / "network.tacit").classes_.tolist() == ["0", "1", "x"]
+
+
+@pytest.mark.parametrize("epsilon", ["inf", "0", "nan"])
+def test_an_epsilon_that_protects_nothing_is_refused(epsilon, faces, tmp_path):
+    found = invoke("fit", "nmf", faces, "-k", 2, "--epsilon", epsilon, "--output", tmp_path / "out")
+    assert isinstance(found.exception, InvalidInputError)
+    assert not (tmp_path / "out").exists()

@@ -168,9 +168,9 @@ def account(ledger: Path | None, dataset: str | None, data: Path, *, private: bo
     if not private:
         if dataset is not None or (ledger is not None and str(ledger) != os.environ.get("TACIT_LEDGER")):
             raise InvalidInputError(
-                "--epsilon with --ledger or --dataset",
-                words("none: a fit without privacy has no cost that a ledger could count"),
-                "Give --epsilon, or leave the ledger out.",
+                "a private fit (--epsilon) with --ledger or --dataset",
+                words("one without privacy, whose cost no ledger can count"),
+                "Make the fit private, or leave the ledger out.",
             )
         return {}
     if ledger is None:

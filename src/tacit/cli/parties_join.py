@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.cli.output import print_json
+from tacit.cli import options
+from tacit.cli.output import show_fit
 
 if TYPE_CHECKING:
     from tacit.parties.join import Part
     from tacit.parties.link import Traffic
+    from tacit.report.party import PartyResult
 
 JOB = typer.Argument(help="The job file that all parties hold.")
 DATA = typer.Option(
@@ -24,7 +26,6 @@ DATA = typer.Option(
 )
 IDENTITY = typer.Option(Path("tacit-identity"), help="Folder made by `tacit parties init`.")
 OUTPUT = typer.Option(Path("tacit-parties"), "--output", "-o", help="Folder for model, result, report and checkpoint.")
-LEDGER = typer.Option(None, help="Ledger to charge for a private model; the account is --dataset.")
 
 
 def join(
@@ -36,21 +37,25 @@ def join(
     resume: bool = typer.Option(False, "--resume", help="Go on from the checkpoint of an interrupted run."),
     listen: str = typer.Option("", help="HOST:PORT to listen at, if not the job's address."),
     wait: float = typer.Option(300.0, help="Seconds to wait for the others to come."),
-    ledger: Path | None = LEDGER,
-    dataset: str | None = typer.Option(None, help="The ledger's account."),
+    overwrite: bool = options.OVERWRITE,
+    ledger: Path | None = options.LEDGER,
+    dataset: str | None = options.DATASET,
     progress: str = typer.Option("bar", help="bar, lines (JSON on standard error), or none."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Take part in a job: fit the model with the other parties, keeping this organisation's records here.
 
     Writes model/ (the same for all), rows.npy (factors of its own records; they stay here), result.json, report.html. The
-    model of coupled relations has this party's own factors in it, and stays here too.
+    model of coupled relations without privacy has this party's own factors in it, and stays here too.
     """
+    import numpy as np
+
     from tacit.cli.budget import account
     from tacit.errors import InvalidInputError, parameter
     from tacit.parties import Identity, Job
     from tacit.parties import join as take_part
     from tacit.parties.models import estimator_of
+    from tacit.report import ResultFolder
 
     agreed = Job.read(job)
     agreed.place(party)
@@ -59,9 +64,11 @@ def join(
         raise InvalidInputError(f"the identity of {party}", parameter(mine.name), "Give the folder of that identity.")
     records = _records(data, agreed, party)
     estimator = estimator_of(agreed)
-    if ledger is not None:
-        estimator.set_params(**account(ledger, dataset, data))
-    with _shown("none" if as_json and progress == "bar" else progress, party) as on_round:
+    spending = account(ledger, dataset, data, private="ledger" in estimator.get_params())
+    if spending:
+        estimator.set_params(**spending)
+    shown = _shown("none" if as_json and progress == "bar" else progress, party)
+    with ResultFolder(output, overwrite=overwrite or resume), shown as on_round:
         part = take_part(
             agreed,
             mine,
@@ -73,14 +80,11 @@ def join(
             connect_seconds=wait,
             on_round=on_round,
         )
-    result = _write(part, agreed, records, party, output)
-    if as_json:
-        print_json(result)
-        return
-    typer.echo(result["guarantee"]["sentence"])
-    typer.echo(
-        f"{result['traffic']['rounds']} rounds, {result['traffic']['sent']:,} bytes sent. Report: {output / 'report.html'}"
-    )
+        result = _result(part, agreed, records, party)
+        result.write(output)
+        if hasattr(part.estimator, "transform"):
+            np.save(output / "rows.npy", part.estimator.transform(records.X))
+    show_fit(result, output, as_json=as_json)
 
 
 def _records(data: Path, job: Any, party: str) -> Any:
@@ -124,53 +128,16 @@ def _shown(kind: str, party: str) -> Iterator[Callable[[int, Traffic], None]]:
         yield lambda number, traffic: None
 
 
-def _write(part: Part, job: Any, records: Any, party: str, output: Path) -> dict[str, Any]:
-    import numpy as np
+def _result(part: Part, job: Any, records: Any, party: str) -> PartyResult:
+    from tacit.report.party import PartyResult
 
-    model, traffic = part.estimator, part.summary()
-    (output / "model").mkdir(parents=True, exist_ok=True)
-    model.save(output / "model" / f"{job.model}.tacit")
-    if hasattr(model, "transform"):
-        np.save(output / "rows.npy", model.transform(records.X))
-    result = {
-        "job": {"name": job.name, "digest": job.digest, "model": job.model, "settings": dict(job.settings)},
-        "party": party,
-        "parties": [other.name for other in job.parties],
-        "records": records.records,
-        "guarantee": model.guarantee_.to_dict(),
-        "traffic": traffic,
-    }
-    (output / "result.json").write_text(json.dumps(result, indent=2), encoding="utf-8")
-    _report(result, model).write(output / "report.html")
-    return result
-
-
-def _report(result: dict[str, Any], model: Any) -> Any:
-    from tacit.report import Report
-    from tacit.report.figures import bars, curves
-
-    traffic = result["traffic"]
-    names = ", ".join(result["parties"])
-    report = Report(f"{result['job']['name']}: the part of {result['party']}", f"One model, fitted by {names}.")
-    report.guarantee(model.guarantee_)
-    report.table(
-        "Traffic",
-        ["measure", "value"],
-        [
-            ["rounds", str(traffic["rounds"])],
-            ["bytes sent", f"{traffic['sent']:,}"],
-            ["bytes received", f"{traffic['received']:,}"],
-            ["seconds until all had come", f"{traffic['connecting']:.2f}"],
-            ["seconds computing", f"{traffic['computing']:.2f}"],
-            ["seconds waiting for others", f"{traffic['waiting']:.2f}"],
-        ],
+    return PartyResult(
+        part.estimator,
+        party,
+        [other.name for other in job.parties],
+        {"name": job.name, "digest": job.digest, "model": job.model, "settings": dict(job.settings)},
+        records.records,
+        part.summary(),
+        title=f"{job.name}: the part of {party}",
+        model_name=job.model,
     )
-    seconds = {"seconds": [traffic["computing"], traffic["waiting"]]}
-    report.figure(
-        "Time", bars(["computing", "waiting"], seconds, value_name="seconds"), "Where this party's time went."
-    )
-    if hasattr(model, "loss_curve_"):
-        figure = curves({"all parties": list(model.loss_curve_)}, step_name="sweep", value_name="objective")
-        report.figure("Learning curve", figure, "The objective over all parties' records, from totals.")
-    report.table("Job", ["entry", "value"], [["digest", result["job"]["digest"]], ["model", result["job"]["model"]]])
-    return report

@@ -40,7 +40,8 @@ def simulate(
 ) -> None:
     """Start all parties of a job here, as real processes with identities, TLS and a job file of their own.
 
-    What is written is what real parties would have: OUTPUT/job.toml, and for each its identity, data, model and report.
+    What is written is what real parties would have: OUTPUT/job.toml, and for each its identity, data, model and report. It is a
+    trial: no ledger is charged, so do not pass the models on.
     """
     from tacit.cli.parties import settings_of
     from tacit.parties import Identity
@@ -92,7 +93,9 @@ def _features(files: list[Path], names: list[str], model: str, settings: dict[st
 
 def _run(output: Path, names: list[str], files: list[Path], *, quiet: bool) -> list[dict[str, Any]]:
     threads = str(max(1, (os.cpu_count() or 1) // len(names)))
-    environment = {**os.environ, "OMP_NUM_THREADS": threads, "NUMBA_NUM_THREADS": threads}
+    # the parts of a split have no accounts of their own: a simulation charges no ledger
+    inherited = {name: value for name, value in os.environ.items() if name != "TACIT_LEDGER"}
+    environment = {**inherited, "OMP_NUM_THREADS": threads, "NUMBA_NUM_THREADS": threads}
     processes = [
         subprocess.Popen(
             [

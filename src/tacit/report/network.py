@@ -17,6 +17,7 @@ from tacit.report.class_figures import confusion, predictions_plot, reliability_
 from tacit.report.figures import curves
 from tacit.report.page import Report
 from tacit.report.result import FitResult
+from tacit.validation import check_epsilon
 
 REPORTS_PER_TRAINING = 10
 """How often `progress` is called during one training."""
@@ -257,6 +258,8 @@ def compare_networks(
         Measures and curves are computed without noise, and are for the holder of the data.
     """
     say = progress or (lambda stage: None)
+    if epsilon is not None:
+        check_epsilon(epsilon)
     labels = np.asarray(y)
     check_fraction(held_out)
     task = _task(labels, classes, target_bounds, private=epsilon is not None)

@@ -13,6 +13,7 @@ from tacit.measure import held_out_error, match_topics, top_words, topic_coheren
 from tacit.report.figures import curves, image_rows
 from tacit.report.page import Report
 from tacit.report.result import FitResult
+from tacit.validation import check_epsilon
 
 SWEEPS_SHOWN = 10
 
@@ -174,6 +175,8 @@ def compare_nmf(
     True
     """
     say = progress or (lambda stage: None)
+    if epsilon is not None:
+        check_epsilon(epsilon)
     check_fraction(held_out)
     if epsilon is None:
         out = held_out_by_seed(X.shape[0], fraction=held_out, random_state=random_state)

@@ -16,6 +16,7 @@ from tacit.factor import PrivateRecommender, Recommender
 from tacit.report.figures import bars, frontier, histogram
 from tacit.report.page import Report
 from tacit.report.result import FitResult
+from tacit.validation import check_epsilon
 
 if TYPE_CHECKING:
     import polars
@@ -170,6 +171,8 @@ def compare_recommenders(
     True
     """
     say = progress or (lambda stage: None)
+    if epsilon is not None:
+        check_epsilon(epsilon)
     frame = _frame(ratings)
     check_fraction(held_out)
     if epsilon is None:
