@@ -180,7 +180,9 @@ def test_columns_that_were_passed_on_are_attacked_and_what_was_not_looked_at_is_
         assert said in page
         assert said in found.output.replace("\n", " ")
     # nothing is overwritten unasked
-    assert "result.json, which exist" in str(invoke(*arguments, "--output", tmp_path / "out").exception)
+    assert "an earlier result; got one that holds result.json" in str(
+        invoke(*arguments, "--output", tmp_path / "out").exception
+    )
     assert invoke(*arguments, "--output", tmp_path / "out", "--overwrite").exit_code == 0
 
 

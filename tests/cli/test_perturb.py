@@ -233,7 +233,7 @@ def test_the_comparison_without_labels_counts_clusters(table):
         (("--method", "private-table", "--bounds", "age=0:9", "--integers", "dose"), "--integers to name columns"),
         (("--method", "private-table", "--bounds", "age=0:9.5", "--integers", "age"), "whole numbers as bounds"),
         (("--method", "private-table", "--bounds", "age=9:0"), "low < high"),
-        (("--method", "private-table", "--dataset", "people"), "--dataset without --ledger"),
+        (("--method", "private-table", "--dataset", "people"), "a ledger with --dataset"),
         (("--method", "nmf", "--level", 2, "--set", "columns=age"), "settings that have no option of their own"),
         (("--compare", "--distortions", "some"), "--distortions as positive numbers"),
         (("--compare", "--bounds", "age=0:1"), "a schema of all columns to compare on; got nothing about weight, dose"),
@@ -322,13 +322,14 @@ def test_nothing_is_overwritten_unasked(table):
         (folder / taken).parent.mkdir(exist_ok=True)
         (folder / taken).write_text("mine")
         outputs = ("-o", folder / "release.csv", "--report", folder / "report")
-        assert f"{taken}, which exists" in refused(*noise, *outputs)
+        assert taken.rpartition("/")[2] in refused(*noise, *outputs)
         assert (folder / taken).read_text() == "mine"
         (folder / taken).unlink()
     assert invoke(*noise, *outputs).exit_code == 0
     before = (folder / "release.csv").read_text()
-    assert "which exist" in refused(*noise, *outputs)
-    assert "which exist" in refused("perturb", table, "--compare", "--report", folder / "report")
+    assert "does not exist yet" in refused(*noise, *outputs)
+    assert "an earlier result" in refused(*noise, "-o", folder / "other.csv", "--report", folder / "report")
+    assert "an earlier result" in refused("perturb", table, "--compare", "--report", folder / "report")
     assert (folder / "release.csv").read_text() == before
     assert invoke(*noise, *outputs, "--overwrite").exit_code == 0
     assert (folder / "release.csv").read_text() != before
@@ -395,7 +396,7 @@ def test_a_private_table_from_a_confirmed_schema(table, tmp_path):
     assert found.returncode == 0, found.stderr
     assert "your statement that the schema is public" in " ".join(found.stdout.split())
     assert "look like identifiers or free text: patient_id" in found.stdout
-    assert "which exists" in refused("tables", "schema", table, "-o", schema)
+    assert "does not exist yet" in refused("tables", "schema", table, "-o", schema)
     run = ("perturb", table, "--method", "private-table", "--schema", schema, "--label", "state", "--epsilon", 5)
     outputs = ("-o", tmp_path / "out.csv", "--report", tmp_path / "report")
     assert "a schema that a person has confirmed" in refused(*run, *outputs)

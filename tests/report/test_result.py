@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tacit.cli.output import refuse_existing
+from tacit.cli.output import check_output_file
 from tacit.errors import InvalidInputError
 from tacit.report import Report
 from tacit.report.result import Result
@@ -23,14 +23,14 @@ def test_a_result_is_shown_in_a_notebook_and_written(tmp_path):
     assert "<h2>Verdict</h2>" in (tmp_path / "new" / "folder" / "report.html").read_text()
 
 
-def test_outputs_that_exist_are_refused_unless_asked(tmp_path):
-    taken, free, empty = tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "folder"
+def test_an_output_file_that_exists_or_cannot_be_written_is_refused(tmp_path):
+    taken, free = tmp_path / "a.csv", tmp_path / "new" / "folder" / "b.csv"
     taken.write_text("paid for")
-    empty.mkdir()
-    refuse_existing(free, empty, overwrite=False)
-    with pytest.raises(InvalidInputError, match=r"a\.csv, which exists\. Give another output, or --overwrite"):
-        refuse_existing(free, taken, overwrite=False)
-    refuse_existing(taken, overwrite=True)
-    (empty / "model.tacit").write_text("")
-    with pytest.raises(InvalidInputError, match="folder"):
-        refuse_existing(empty, overwrite=False)
+    check_output_file(free, overwrite=False)
+    assert not free.parent.exists()
+    with pytest.raises(InvalidInputError, match=r"a\.csv.*Give another output, or --overwrite"):
+        check_output_file(taken, overwrite=False)
+    check_output_file(taken, overwrite=True)
+    for path in (tmp_path, taken / "b.csv"):
+        with pytest.raises(InvalidInputError, match="an output file that can be written"):
+            check_output_file(path, overwrite=True)

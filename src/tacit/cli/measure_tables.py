@@ -6,7 +6,8 @@ from pathlib import Path
 
 import typer
 
-from tacit.cli.output import print_json, print_table, progress, refuse_existing
+from tacit.cli import options
+from tacit.cli.output import print_json, print_table, progress
 from tacit.cli.read_table import read_table
 
 ORIGINAL = typer.Argument(help="The table: csv, csv.gz, tsv or parquet, with names of columns.")
@@ -33,23 +34,21 @@ def table(
     ),
     seed: int = typer.Option(0, help="Seed of all random choices."),
     output: Path = OUTPUT,
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the report if it exists."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object and no progress."),
+    overwrite: bool = options.OVERWRITE,
+    as_json: bool = options.JSON,
 ) -> None:
     """Measure what a released table kept and what it gives away.
 
     Columns that the release leaves as they are may be of any kind: rows are linked by them. Writes report.html and result.json.
     They are for the holder of the original, and no part of the release.
     """
-    refuse_existing(output / "report.html", output / "result.json", overwrite=overwrite)
-    with progress(5, quiet=as_json) as advance:
-        advance("reading the tables")
-        before, after = read_table(original), read_table(released)
-        from tacit.report.measure import measure_tables
+    from tacit.report import ResultFolder, measure_tables
 
+    with ResultFolder(output, overwrite=overwrite, model=False), progress(5, quiet=as_json) as advance:
+        advance("reading the tables")
         found = measure_tables(
-            before,
-            after,
+            read_table(original),
+            read_table(released),
             label=label,
             columns=None if columns is None else [name.strip() for name in columns.split(",")],
             n_neighbours=neighbours,

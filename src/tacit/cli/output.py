@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.errors import InvalidInputError, listed, words
+from tacit.errors import InvalidInputError, parameter
 
 if TYPE_CHECKING:
     from tacit.report.result import FitResult
@@ -52,27 +52,24 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     console.print(table)
 
 
-def refuse_existing(*paths: Path, overwrite: bool) -> None:
-    """Raise if there is something at one of these paths already, unless the user asked to overwrite it.
+def check_output_file(path: Path, *, overwrite: bool) -> None:
+    """Raise if there is a file that the user did not ask to replace, or if the path cannot be written to.
 
     Call it before any work: what was paid for must not be lost because its place is taken.
     """
-    taken = [str(path) for path in paths if path.exists() and not (path.is_dir() and not any(path.iterdir()))]
-    if taken and not overwrite:
+    if path.exists() and not overwrite:
         raise InvalidInputError(
-            "output paths at which nothing is yet",
-            words(f"{listed(taken)}, which {'exist' if len(taken) > 1 else 'exists'}"),
-            "Give another output, or --overwrite.",
+            "an output file that does not exist yet",
+            parameter(str(path)),
+            "Nothing was computed or charged. Give another output, or --overwrite.",
         )
-
-
-def refuse_unwritable(*paths: Path) -> None:
-    """Raise if one of these files could not be written, as far as can be known before it is. Call it before any charge."""
-    for path in paths:
-        above = next(parent for parent in path.absolute().parents if parent.exists())
-        if not above.is_dir() or not os.access(above, os.W_OK) or path.is_dir():
-            got = f"{path}, which is a folder" if path.is_dir() else f"{path}, below {above}"
-            raise InvalidInputError("output files that can be written", words(got), "Give another output.")
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if path.is_dir() or not above.is_dir() or not os.access(above, os.W_OK):
+        raise InvalidInputError(
+            "an output file that can be written",
+            parameter(str(path)),
+            "Nothing was computed or charged. Give another output.",
+        )
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tacit.cli import options
 from tacit.cli.budget import account
-from tacit.cli.output import print_json, print_table, progress, refuse_existing, refuse_unwritable
+from tacit.cli.output import check_output_file, print_json, print_table, progress
 from tacit.cli.read_table import read_table
 from tacit.errors import InvalidInputError, parameter, words
 
@@ -23,11 +24,6 @@ OUTPUT = typer.Option(Path("release.csv"), "--output", "-o", help="File to write
 REPORT = typer.Option(Path("tacit-perturb"), help="Folder for report.html and result.json, which are for the holder.")
 SETTINGS = typer.Option([], "--set", help="A further setting of the method, as in eta=0.2; may be repeated.")
 SCHEMA = typer.Option(None, help="private-table: public schema of the columns, toml or json; see tacit tables schema.")
-LEDGER = typer.Option(
-    None,
-    envvar="TACIT_LEDGER",
-    help="private-table: ledger to charge; the account is --dataset, or the content of TABLE.",
-)
 
 PRIVATE = "private-table"
 ALWAYS = {"table", "report", "overwrite", "as_json"}
@@ -79,8 +75,8 @@ def perturb(
         None, help="private-table: which columns of --bounds hold integers, as in age."
     ),
     categories: str | None = typer.Option(None, help="private-table: public values, as in 'sex=f|m,state=a|b|c'."),
-    ledger: Path | None = LEDGER,
-    dataset: str | None = typer.Option(None, help="private-table: the ledger's account."),
+    ledger: Path | None = options.LEDGER,
+    dataset: str | None = options.DATASET,
     compare: bool = typer.Option(False, "--compare", help="Measure all methods, and draw use against leak."),
     distortions: str = typer.Option("0.05,0.1,0.2,0.4", help="--compare: distortions to try."),
     epsilons: str = typer.Option("0.5,1,3,10", help="--compare: losses to try for the private table."),
@@ -90,8 +86,8 @@ def perturb(
     ),
     output: Path = OUTPUT,
     report: Path = REPORT,
-    overwrite: bool = typer.Option(False, "--overwrite", help="Replace output and report if they exist."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object and no progress."),
+    overwrite: bool = options.OVERWRITE,
+    as_json: bool = options.JSON,
 ) -> None:
     """Release a table in changed form. Only private-table has a guarantee: measure the others before they leave.
 
@@ -100,9 +96,7 @@ def perturb(
     and --categories, and nothing of it from the rows.
     """
     _refuse_unused(context, method, compare)
-    pages = (report / "report.html", report / "result.json")
     if compare:
-        refuse_existing(*pages, overwrite=overwrite)
         stated = _stated(schema, bounds, integers, None) if schema or bounds or integers else None
         _compare(
             table,
@@ -116,6 +110,7 @@ def perturb(
             missing=missing,
             random_state=0 if seed is None else seed,
             folder=report,
+            overwrite=overwrite,
             as_json=as_json,
         )
         return
@@ -123,11 +118,10 @@ def perturb(
         raise InvalidInputError(
             "an output that ends in .csv or .parquet", parameter(str(output)), "Give the file one of these endings."
         )
-    refuse_existing(output, *pages, overwrite=overwrite)
-    refuse_unwritable(output, *pages)
-    from tacit.report.tables import perturb_table, synthesize_table
+    check_output_file(output, overwrite=overwrite)
+    from tacit.report import ResultFolder, perturb_table, synthesize_table
 
-    with progress(2, quiet=as_json) as advance:
+    with ResultFolder(report, overwrite=overwrite, model=False), progress(2, quiet=as_json) as advance:
         advance("releasing")
         if method == PRIVATE:
             found = synthesize_table(
@@ -175,12 +169,13 @@ def _show_release(summary: dict[str, Any], folder: Path) -> None:
         typer.echo(f"Before it leaves: tacit measure {summary['table']} {summary['output']}{measure_options(summary)}")
 
 
-def _compare(table: Path, *, folder: Path, as_json: bool, **settings: Any) -> None:
+def _compare(table: Path, *, folder: Path, overwrite: bool, as_json: bool, **settings: Any) -> None:
+    from tacit.report import ResultFolder
     from tacit.report.tables import N_COMPARED, compare_table
 
-    with progress(N_COMPARED, quiet=as_json) as advance:
+    with ResultFolder(folder, overwrite=overwrite, model=False), progress(N_COMPARED, quiet=as_json) as advance:
         found = compare_table(read_table(table), **settings, advance=advance)
-    found.write(folder)
+        found.write(folder)
     if as_json:
         print_json(found.summary)
         return
@@ -239,11 +234,11 @@ def _own_options(method: str, **given: Any) -> dict[str, Any]:
 
 
 def _with_text(frame: Any, table: Path, names: Sequence[str]) -> Any:
-    """Return the frame with these columns as they are spelled in the file: 01234 is not the number 1234."""
+    """Return the frame with these columns as text where numbers would not be spelled as in the file: 01234 is not 1234."""
     if not names:
         return frame
-    text = read_table(table, as_text=True)
-    return frame.with_columns(text[name] for name in names if name in text.columns)
+    text = read_table(table, as_text=True).select(name for name in names if name in frame.columns)
+    return frame.with_columns(cells for cells in text if not frame[cells.name].cast(cells.dtype).equals(cells))
 
 
 def _write(released: Any, output: Path) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import typer
 
-from tacit.cli.output import print_json, refuse_existing
+from tacit.cli import options
+from tacit.cli.output import check_output_file, print_json
 
 app = typer.Typer(help="Describe a table: draft the schema that a private table needs.", no_args_is_help=True)
 
@@ -24,14 +25,14 @@ def schema(
     table: Path = TABLE,
     output: Path = OUTPUT,
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace the output if it exists."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    as_json: bool = options.JSON,
 ) -> None:
     """Draft the schema of a table: kinds, bounds and categories of its columns.
 
     The draft is made from the rows, without protection, and says so. Check it line by line, replace what the rows showed by what
     is known without them, and set public = true: that is your statement that it is public. A private table refuses it before.
     """
-    refuse_existing(output, overwrite=overwrite)
+    check_output_file(output, overwrite=overwrite)
     from tacit.data.frames import read_frame
     from tacit.data.schema_draft import draft_schema
 
