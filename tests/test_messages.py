@@ -33,7 +33,7 @@ from PIL import Image
 from sklearn.base import BaseEstimator
 
 import tacit
-from tacit import AllBut, LocallyPrivateCounts, Relation
+from tacit import AllBut, LocallyPrivateCounts, Relation, report
 from tacit import measure as m
 from tacit import perturb as p
 from tacit.channel import Clear, Noisy, NormedSum, Outcome, Plan, Sample, Sum, run, run_together
@@ -52,6 +52,7 @@ from tacit.data import (
     tfidf,
 )
 from tacit.data.frames import read_frame
+from tacit.data.split import held_out_rows
 from tacit.errors import InvalidInputError, TacitError, Undisclosed, kind_of, parameter, words
 from tacit.factor.coupled.held_out import hold_out
 from tacit.factor.coupled.local_counts import LocalCountFactorization
@@ -65,6 +66,8 @@ from tacit.parties import link as party_link
 from tacit.parties import local as local_parties
 from tacit.parties.models import PartyData, check_party_data, read_party_data
 from tacit.privacy import Ledger, fingerprint, ksdp
+from tacit.report import tables
+from tacit.report.measure import measure_tables
 
 SOURCE = Path(tacit.__file__).parent
 
@@ -724,7 +727,76 @@ PROTOCOLS = {
     "Ledger: a data file": lambda f: Ledger(_csv(f, "a,b", f"{ID},{NUMBER}")),
 }
 
-CASES = {**TABLES, **NETWORKS, **RATINGS, **RELATIONS, **FILES, **MEASURES, **PROTOCOLS}
+# --- functions for notebooks, and methods after a fit
+
+RATINGS_FRAME = pl.DataFrame({"user": [ID] * 40, "item": [WORD] * 40, "rating": [NUMBER] * 40})
+MIXED = pl.DataFrame({"a": [ID, *["b"] * 39], "b": GOOD[:, 0] * NUMBER, "kind": LABELS})
+
+
+def _regression():
+    return tacit.PrincipalComponentRegression(2).fit(GOOD, TARGET)
+
+
+REPORTS = {
+    **{
+        f"{name}: {what}": lambda _, call=call, table=table: call(table)
+        for name, call in {
+            "compare_nmf": lambda table: report.compare_nmf(table, 2, epsilon=1.0),
+            "fit_components": lambda table: report.fit_components(table, 2),
+            "measure_presence": lambda table: report.measure_presence(
+                tacit.SVD(1), table, [3], size=5, samples=20, jobs=1
+            ),
+        }.items()
+        for what, table in {
+            "text": TEXTS,
+            "objects": BAD_TABLES["objects"],
+            "NaN": BAD_TABLES["NaN"],
+            "pandas with text": BAD_TABLES["pandas with text"],
+        }.items()
+    },
+    "compare_nmf: text without privacy": lambda _: report.compare_nmf(TEXTS, 2),
+    "compare_recommenders: out of range": lambda _: report.compare_recommenders(RATINGS_FRAME, 2, epsilon=1.0),
+    "compare_recommenders: text": lambda _: report.compare_recommenders(
+        RATINGS_FRAME.with_columns(rating=pl.lit(LABEL)), 2
+    ),
+    "compare_recommenders: other columns": lambda _: report.compare_recommenders(MIXED, 2, epsilon=1.0),
+    "compare_coupled: an array": lambda _: report.compare_coupled([CELLS], 2),
+    "compare_networks: text": lambda _: _torch_module() and report.compare_networks(TEXTS, TARGET, bounds=(0, 1)),
+    "compare_networks: one class": lambda _: (
+        _torch_module() and report.compare_networks(GOOD, [LABEL] * 40, bounds=(0, 1))
+    ),
+    "compare_networks: an unknown class": lambda _: (
+        _torch_module() and report.compare_networks(GOOD, LABELS, classes=["a", "b"], bounds=(0, 1), epsilon=1.0)
+    ),
+    "perturb_table: text": lambda _: tables.perturb_table(MIXED, "nmf", level=1),
+    "perturb_table: missing labels": lambda _: tables.perturb_table(
+        MIXED.with_columns(kind=pl.Series([None, *LABELS[1:]])), "nmf", level=1, label="kind"
+    ),
+    "synthesize_table: text": lambda _: tables.synthesize_table(MIXED[["a"]], {"a": NumberColumn(0, 1)}, epsilon=1.0),
+    "synthesize_table: an unknown class": lambda _: tables.synthesize_table(
+        MIXED[["b", "kind"]], {"b": NumberColumn(0, 1), "kind": CategoryColumn(("x", "y"))}, epsilon=1.0, label="kind"
+    ),
+    "compare_table: text": lambda _: tables.compare_table(MIXED[["a"]]),
+    "measure_tables: other rows": lambda _: measure_tables(MIXED, MIXED[:-1], label="kind"),
+    "held_out_rows: text": lambda _: held_out_rows(TEXTS, fraction=0.1),
+    "NMF: partial_fit of text": lambda _: tacit.NMF(2).partial_fit(TEXTS),
+    "NMF: inverse_transform of text": lambda _: tacit.NMF(2).fit(GOOD).inverse_transform(TEXTS),
+    "SVD: inverse_transform of text": lambda _: tacit.SVD(2).fit(GOOD).inverse_transform(TEXTS),
+    "PrincipalComponentRegression: predict text": lambda _: (
+        tacit.PrincipalComponentRegression(2).fit(GOOD, TARGET).predict(TEXTS)
+    ),
+    "PrincipalComponentRegression: score text": lambda _: (
+        tacit.PrincipalComponentRegression(2).fit(GOOD, TARGET).score(GOOD, LABELS)
+    ),
+    "PrivateBayesianClassifier: predict text": lambda _: (
+        _torch("PrivateBayesianClassifier")(epsilon=np.inf).fit(GOOD, TARGET).predict_proba(TEXTS)
+    ),
+    "LocalCountFactorization: likelihood of text": lambda _: (
+        LocalCountFactorization(1, sweeps=2, burn=0, samples=1).fit([np.ones((3, 2), int)]).score(TEXTS)
+    ),
+}
+
+CASES = {**TABLES, **NETWORKS, **RATINGS, **RELATIONS, **FILES, **MEASURES, **PROTOCOLS, **REPORTS}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -1172,9 +1244,9 @@ def test_every_estimator_and_measure_has_a_case():
     tested = _subjects(CASES) | set(TABLE_MODELS)
     assert not set(_estimators()) - bases - tested
     functions = {
-        name for module in (m, attacks) for name in module.__all__ if inspect.isfunction(getattr(module, name))
+        name for module in (m, attacks, report) for name in module.__all__ if inspect.isfunction(getattr(module, name))
     }
-    assert not functions - {"share_interval"} - tested
+    assert not functions - {"share_interval", "demonstrate"} - tested
 
 
 def test_causes_are_dropped_where_data_is_read():

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, kind_of, parameter
 from tacit.validation import check_count, check_seed
 
 KEY_BYTES = 32
@@ -169,7 +169,11 @@ def _rows(X: Any, y: Any) -> Iterator[bytes]:
 
 def _dense_rows(X: NDArray[Any]) -> Iterator[bytes]:
     for row in X:
-        yield (np.asarray(row, np.float64) + 0.0).tobytes()  # -0.0 + 0.0 is 0.0
+        try:
+            numbers = np.asarray(row, np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInputError("rows of numbers to split", kind_of(X), "Convert text to numbers.") from None
+        yield (numbers + 0.0).tobytes()  # -0.0 + 0.0 is 0.0
 
 
 def _sparse_rows(X: Any) -> Iterator[bytes]:

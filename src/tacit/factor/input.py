@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, kind_of, words
 from tacit.validation import reason_of
 
 NUMBERS = "Reshape your data to one row per record, convert text, fill or drop missing values; nothing was charged."
@@ -41,6 +42,14 @@ def validated(estimator: Any, X: Any, *, reset: bool, dtype: Any = np.float64, n
             "Shift or clip the data by a public amount.",
         )
     return X
+
+
+def as_numbers(values: Any, what: str) -> NDArray[np.float64]:
+    """Return values as an array of floats; the error of numpy would quote what is no number."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{what} that are numbers", kind_of(values), "Convert text to numbers.") from None
 
 
 def check_components(n_components: int, shape: tuple[int, int]) -> None:

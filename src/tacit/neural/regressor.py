@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 
+from tacit.factor.input import as_numbers
 from tacit.neural.gradients import regression_loss
 from tacit.neural.inputs import checked_targets
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork
@@ -136,6 +137,10 @@ class PrivateBayesianRegressor(PrivateNetwork, RegressorMixin, BaseEstimator):  
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the targets of every row: the average over the posterior samples."""
         return self._over_samples(X, lambda samples: samples.mean(axis=0))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination of the predictions."""
+        return float(super().score(X, as_numbers(y, "targets"), sample_weight))
 
     def predict_spread(self, X: Any) -> NDArray[np.float64]:
         """Return how far the posterior samples are apart: the standard deviation of every row's prediction."""

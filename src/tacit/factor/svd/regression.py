@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from tacit.channel import NormedSum, Outcome, Program, Sum
 from tacit.errors import InvalidInputError, kind_of, words
+from tacit.factor.input import as_numbers
 from tacit.factor.svd.pca import PCA
 from tacit.factor.svd.program import CentredRows, Settings, column_sums, svd_program
 
@@ -96,6 +97,10 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
         X = self._validated(X, reset=False)
         predicted: NDArray[Any] = X @ self.coef_ + self.intercept_
         return predicted
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination of the predictions."""
+        return float(super().score(X, as_numbers(y, "targets"), sample_weight))
 
     def _program(self, X: Any, y: Any = None) -> Program:
         """As that of `PCA`, with the normal equations after it."""
