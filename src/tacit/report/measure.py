@@ -15,7 +15,7 @@ from tacit.measure.release import ReleaseMeasures, measure_release
 from tacit.perturb.table import MISSING, as_frame, fill_missing
 from tacit.report.figures import bars, before_after, distributions
 from tacit.report.page import Report
-from tacit.report.result import Result
+from tacit.report.result import Result, for_the_holder
 from tacit.validation import check_choice
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
     from tacit.measure.panel import TestRows
 
-FOR_THE_HOLDER = (
-    "Everything here was computed from the original table without protection. This page is for its holder: pass on the "
-    "release, not this page."
-)
 MEANINGS = {
     "VD": "0 unchanged; larger is more distorted",
     "RP": "places moved in the order of a column; larger is more distorted",
@@ -151,7 +147,7 @@ def measure_tables(
         "missing_filled": {"original": n_filled, "released": n_filled_after},
     }
     remarks = _remarks(about, missing)
-    summary = {**about, "remarks": remarks, **found.to_dict()}
+    summary = {"notice": for_the_holder(), **about, "remarks": remarks, **found.to_dict()}
     report = _report(sorted_out.measured, values, released_values, found, random_state, remarks)
     return MeasuredRelease(summary, report, found)
 
@@ -283,7 +279,7 @@ def _report(
     seed: int,
     remarks: Sequence[str],
 ) -> Report:
-    report = Report("A released table", FOR_THE_HOLDER)
+    report = Report("A released table", for_the_holder())
     report.text("Verdict", found.verdict, *remarks)
     if found.left_out:
         note = "These could not be measured on this table; everything else was."

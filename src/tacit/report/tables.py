@@ -23,7 +23,7 @@ from tacit.perturb.table import Chosen, as_frame, fill_missing, read_chosen
 from tacit.report.figures import distributions
 from tacit.report.frontiers import release_frontier
 from tacit.report.page import Report
-from tacit.report.result import Result
+from tacit.report.result import Result, for_the_holder
 from tacit.validation import check_seed
 
 if TYPE_CHECKING:
@@ -35,14 +35,10 @@ COLUMNS_DRAWN = 12
 ROWS_SHOWN, MEANS_SHOWN = 200, 8
 ROWS_COMPARED = 6000
 """Tables with more rows are compared on a random choice of this many."""
-FOR_THE_HOLDER = (
-    "Figures here were computed from the original table without protection. They are for its holder: pass on the release, not "
-    "this page."
-)
 ABOUT_COMPARISONS = (
     "Every method at several settings: what an analyst keeps, against the most that an attacker gains from the release over one "
     "who has not seen it. Top left is best. Only the private table has a guarantee; the others may fall to an attack that is "
-    "not among these. For the holder: everything was computed without protection."
+    "not among these. "
 )
 
 
@@ -104,6 +100,7 @@ def perturb_table(
     chosen = read_chosen(table.to_native(), release.columns, release.unchanged)
     unchanged = [name for name in kept.columns if name not in chosen.names]
     summary: dict[str, Any] = {
+        "notice": for_the_holder(),
         "method": method,
         "label": label,
         "guarantee": release.guarantee_.to_dict(),
@@ -115,7 +112,7 @@ def perturb_table(
     }
     if hasattr(release, "new_labels_"):
         summary |= _memberships(release, chosen)
-    report = Report(f"A table released by {method}", FOR_THE_HOLDER)
+    report = Report(f"A table released by {method}", summary["notice"])
     report.guarantee(release.guarantee_)
     _say_what_leaves(report, summary)
     _show_measures(report, summary["measures"])
@@ -179,6 +176,7 @@ def synthesize_table(
     )
     released = model.sample(random_state=random_state)
     summary: dict[str, Any] = {
+        "notice": for_the_holder("the synthetic table"),
         "method": PRIVATE,
         "label": label,
         "guarantee": model.guarantee_.to_dict(),
@@ -188,7 +186,7 @@ def synthesize_table(
         "not_released": list(stated.left_out),
         "identifying": [],
     }
-    report = Report("A synthetic table", FOR_THE_HOLDER)
+    report = Report("A synthetic table", summary["notice"])
     report.guarantee(model.guarantee_)
     _say_what_leaves(report, summary)
     _show_measures(report, summary["measures"])
@@ -273,6 +271,7 @@ def compare_table(
     utility = "clustering accuracy" if classes is None else "AUC"
     reference = _use_of_original(values, classes, random_state)
     summary: dict[str, Any] = {
+        "notice": for_the_holder(),
         "verdict": choice_in_words(points, reference, utility),
         "title": f"{len(values)}{of_all} rows, {values.shape[1]} columns",
         "utility": utility,
@@ -448,7 +447,7 @@ def _comparison_report(summary: Mapping[str, Any], points: Sequence[Compared], r
     lines: dict[str, list[tuple[float, float, str]]] = {}
     for point in measured:
         lines.setdefault(point.method, []).append((point.leak or 0, point.utility or 0, point.setting.split()[-1]))
-    report = Report("Ways to release a table", ABOUT_COMPARISONS)
+    report = Report("Ways to release a table", ABOUT_COMPARISONS + summary["notice"])
     report.text("In words", summary["verdict"], _about_comparison(summary))
     figure = release_frontier(
         lines,
