@@ -107,7 +107,8 @@ def measure_tables(
     >>> from tacit.report.measure import measure_tables
     >>> generator = np.random.default_rng(0)
     >>> table = pl.DataFrame(generator.normal(size=(100, 3)), schema=["a", "b", "c"])
-    >>> found = measure_tables(table, table + 0.1 * generator.normal(size=(100, 1)))
+    >>> noisy = table.select(pl.all() + pl.Series(0.1 * generator.normal(size=100)))
+    >>> found = measure_tables(table, noisy)
     >>> found.summary["unchanged"], found.measures.attacks[0].leaks
     ([], True)
     """
