@@ -412,7 +412,7 @@ RATINGS = {
     ),
     "PrivateRecommender: sparse and out of range": lambda _: _private().fit(sp.csr_array(np.full((3, 2), NUMBER))),
     "PrivateRecommender: objects as items cannot be saved": lambda f: (
-        _private().fit(RATERS, [(WORD, 1)] * 2 + [(ID, 2)] * 2, STARS).save(f / "model.tacit")
+        _private().fit(RATERS, [(WORD, b"1")] * 2 + [(ID, b"2")] * 2, STARS).save(f / "model.tacit")
     ),
 }
 
@@ -1240,7 +1240,8 @@ def test_every_command_has_a_case():
 
 
 def test_every_estimator_and_measure_has_a_case():
-    bases = {"Release", "LowRank", "Components"}
+    bases = {"Estimator", "SavedModel", "PrivateFit", "Release", "LowRank", "Components"}
+    bases |= {"RatingModel", "FittedFactors", "PrivateFactors", "PrivateNetwork"}
     tested = _subjects(CASES) | set(TABLE_MODELS)
     assert not set(_estimators()) - bases - tested
     functions = {

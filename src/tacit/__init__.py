@@ -1,4 +1,4 @@
-"""tacit: factorise data that nobody may look at.
+"""tacit: private matrix and tensor factorisation.
 
 Names are imported when they are first used, so that ``import tacit`` and the command line start at once.
 """
@@ -6,40 +6,24 @@ Names are imported when they are first used, so that ``import tacit`` and the co
 from importlib import import_module
 from typing import Any
 
-_HOME = {
+from tacit.registry import ESTIMATORS
+
+_OTHERS = {
     "Accountant": "tacit.privacy",
     "AllBut": "tacit.factor",
-    "CoupledFactorization": "tacit.factor",
     "Guarantee": "tacit.privacy",
     "Ledger": "tacit.privacy",
-    "LocalCountFactorization": "tacit.factor.coupled.local_counts",
     "LocallyPrivateCounts": "tacit.factor.coupled.local_noise",
-    "NMF": "tacit.factor",
-    "PCA": "tacit.factor",
-    "PrincipalComponentRegression": "tacit.factor",
-    "PrivateCoupledFactorization": "tacit.factor.coupled.private",
-    "PrivateMoments": "tacit.factor",
-    "PrivateNMF": "tacit.factor",
-    "PrivateRecommender": "tacit.factor",
-    "PrivateTable": "tacit.perturb",
-    "RatingNMF": "tacit.factor",
-    "Recommender": "tacit.factor",
-    "SVD": "tacit.factor",
     "Relation": "tacit.factor",
     "TacitError": "tacit.errors",
     "choose_rank": "tacit.factor",
     "fingerprint": "tacit.privacy",
     "gaussian_epsilon": "tacit.privacy",
     "gaussian_noise_multiplier": "tacit.privacy",
-    "load": "tacit.factor",
+    "load": "tacit.registry",
 }
 
-__all__ = ["NMF", "Accountant", "Guarantee", "Ledger", "PrivateMoments", "PrivateNMF", "TacitError", "choose_rank"]
-__all__ += ["PCA", "SVD", "PrincipalComponentRegression"]
-__all__ += ["PrivateRecommender", "PrivateTable", "RatingNMF", "Recommender"]
-__all__ += ["LocalCountFactorization", "LocallyPrivateCounts", "PrivateCoupledFactorization"]
-__all__ += ["AllBut", "CoupledFactorization", "Relation"]
-__all__ += ["fingerprint", "gaussian_epsilon", "gaussian_noise_multiplier", "load"]
+__all__ = sorted([*_OTHERS, *(name for name, entry in ESTIMATORS.items() if not entry.extra)])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
@@ -47,10 +31,12 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("tacit")
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in ESTIMATORS:
+        return ESTIMATORS[name].load_class()
+    if name in _OTHERS:
+        return getattr(import_module(_OTHERS[name]), name)
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *__all__, *ESTIMATORS])

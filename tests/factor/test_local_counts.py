@@ -63,7 +63,7 @@ def test_the_guarantee_is_pure_and_says_what_it_covers():
 def test_noise_is_fresh_and_a_second_view_is_said_to_cost():
     site = LocallyPrivateCounts(epsilon=0.1)
     first = site.privatise(np.zeros((20, 20), int)).values
-    with pytest.warns(PrivacyWarning, match="released before"):
+    with pytest.warns(PrivacyWarning, match="second release"):
         second = site.privatise(np.zeros((20, 20), int)).values
     assert (first != second).any()
     assert (first < 0).any()

@@ -210,7 +210,7 @@ def test_more_components_than_columns_are_refused_before_anything_is_charged(met
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("faces", epsilon=1.0, delta=1e-5)
     model = PrivateNMF(5, epsilon=1.0, delta=1e-5, method=method, ledger=ledger, dataset="faces")
-    with pytest.raises(InvalidInputError, match="at most n_features = 4"):
+    with pytest.raises(InvalidInputError, match="n_components <= 4"):
         model.fit(np.ones((30, 4)))
     assert ledger.remaining("faces").spent == 0
 

@@ -1,9 +1,12 @@
 """The recommender without privacy: its least squares are least squares, and it finds planted tastes."""
 
+from datetime import date
+
 import numpy as np
 import pytest
 from recommender_contract import RecommenderContract
 
+import tacit
 from tacit import Recommender
 from tacit.channel import Clear, run, run_together
 from tacit.data import make_ratings
@@ -172,10 +175,15 @@ def test_bad_parameters_are_refused(parameters, message):
 
 
 def test_ids_that_no_file_can_hold_are_refused_before_writing(tmp_path):
-    model = Recommender(1).fit([1, 2], [("a", 1), ("b", 2)], [3, 4])
-    with pytest.raises(InvalidInputError, match="numbers or strings"):
+    model = Recommender(1).fit([1, 2], [date(2026, 1, 1), date(2026, 1, 2)], [3, 4])
+    with pytest.raises(InvalidInputError, match="numbers and texts"):
         model.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
+
+
+def test_ids_that_are_tuples_come_back_as_tuples(tmp_path):
+    Recommender(1).fit([1, 2], [("b", 2), ("a", 1)], [3, 4]).save(tmp_path / "model")
+    assert tacit.load(tmp_path / "model").item_ids_ == [("a", 1), ("b", 2)]
 
 
 def test_it_says_that_it_has_no_guarantee():

@@ -89,9 +89,10 @@ def join(
 
 def _records(data: Path, job: Any, party: str) -> Any:
     from tacit.cli.parties_relations import read_site
-    from tacit.parties.models import MODELS, RELATIONS, read_party_data
+    from tacit.parties.models import read_party_data
+    from tacit.registry import JOBS, RELATIONS
 
-    if job.model in MODELS and MODELS[job.model].data == RELATIONS:
+    if job.model in JOBS and JOBS[job.model].data == RELATIONS:
         return read_site(data, job, party)
     return read_party_data(data, job, party)
 

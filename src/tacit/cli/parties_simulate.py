@@ -84,9 +84,9 @@ def simulate(
 def _features(files: list[Path], names: list[str], model: str, settings: dict[str, Any], target: str) -> list[str]:
     from tacit.cli.parties import feature_names
     from tacit.cli.parties_relations import outlines_of_files
-    from tacit.parties.models import MODELS, RELATIONS
+    from tacit.registry import JOBS, RELATIONS
 
-    if model in MODELS and MODELS[model].data == RELATIONS:
+    if model in JOBS and JOBS[model].data == RELATIONS:
         return outlines_of_files(files, names, settings.get("private", "user") if model.startswith("private") else None)
     return [column for column in feature_names(files[0]) if column != target]
 

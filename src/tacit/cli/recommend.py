@@ -36,7 +36,7 @@ def recommend(
     import numpy as np
     import polars
 
-    from tacit.factor import load
+    from tacit.registry import load
 
     file, data, columns = _found(model, data, columns)
     recommender = load(file)

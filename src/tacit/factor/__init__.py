@@ -10,7 +10,6 @@ from tacit.factor.nmf.private import PrivateNMF
 from tacit.factor.ratings.non_negative import RatingNMF
 from tacit.factor.ratings.plain import Recommender
 from tacit.factor.ratings.private import PrivateRecommender
-from tacit.factor.saved import load
 from tacit.factor.svd.estimator import SVD
 from tacit.factor.svd.pca import PCA
 from tacit.factor.svd.regression import PrincipalComponentRegression
@@ -30,5 +29,4 @@ __all__ = [
     "Recommender",
     "Relation",
     "choose_rank",
-    "load",
 ]

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from tacit.channel import Outcome, Program, Sum
+from tacit.factor.base import public, released
 from tacit.factor.input import validated
 from tacit.factor.private import PrivateFit
 from tacit.factor.rows import clip_rows
@@ -66,7 +66,7 @@ def moments_program(X: Any, *, row_norm: float, fractions: Mapping[str, float] =
     )
 
 
-class PrivateMoments(PrivateFit, BaseEstimator):  # type: ignore[misc]
+class PrivateMoments(PrivateFit):
     r"""Number of rows, mean and second moment :math:`\frac1n\sum x x^\top`, with differential privacy.
 
     Parameters
@@ -78,8 +78,8 @@ class PrivateMoments(PrivateFit, BaseEstimator):  # type: ignore[misc]
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
     max_rows : int, default=2**20
         Public upper bound on the number of rows.
-    ledger : Ledger, optional
-        Charged before anything is released.
+    ledger : Ledger or path, optional
+        Charged before anything is released; a path is that of an existing ledger. A fit without a guarantee is refused.
     dataset : str, optional
         The account to charge; the data's fingerprint if not given.
     insecure_seed : int, optional
@@ -112,28 +112,11 @@ class PrivateMoments(PrivateFit, BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    _released = ("count_", "mean_", "second_moment_", "n_features_in_")
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        row_norm: float = 1.0,
-        adjacency: str = "add-remove",
-        max_rows: int = 2**20,
-        ledger: Any = None,
-        dataset: str | None = None,
-        insecure_seed: int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.row_norm = row_norm
-        self.adjacency = adjacency
-        self.max_rows = max_rows
-        self.ledger = ledger
-        self.dataset = dataset
-        self.insecure_seed = insecure_seed
+    row_norm: float = public(default=1.0)
+    count_: float = released()
+    mean_: NDArray[np.float64] = released()
+    second_moment_: NDArray[np.float64] = released()
+    n_features_in_: int = released()
 
     def fit(self, X: Any, y: Any = None) -> PrivateMoments:
         """Release the moments of the rows of `X` (dense or sparse), once."""

@@ -1,46 +1,61 @@
-"""What every private estimator does the same way: validate, plan, charge, run once, keep the guarantee, save."""
+"""What every private estimator does the same way: validate, plan, charge, run once, keep the guarantee."""
 
 from __future__ import annotations
 
 import math
+import numbers
+import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from tacit.channel import Channel, Clear, Noisy, Outcome, Plan, Program, Step, run
-from tacit.errors import PrivacyWarning
+import numpy as np
+
+from tacit.channel import Channel, Clear, Noisy, Outcome, Plan, Program, Split, Step, run
+from tacit.errors import InvalidInputError, PrivacyWarning, words
+from tacit.factor.base import public, withheld
 from tacit.factor.saved import SavedModel
-from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.spending import Spending
 from tacit.validation import check_epsilon
 
+AGAIN = (
+    "This estimator has released a result before. On the same data this is a second release, and the two guarantees add up. "
+    "Attach a ledger to have that counted."
+)
+
 
 class PrivateFit(SavedModel):
-    """Mixin of private estimators.
+    """Base of private estimators.
 
-    A class states in `_released` the attributes that may leave the holder: `save` writes these and no others, and the
-    shared privacy check compares them. It has the parameters `epsilon`, `delta`, `adjacency`, `max_rows`, `ledger`,
-    `dataset` and `insecure_seed`.
+    A class declares with `released` the attributes that may leave the holder: files and pickles hold these and no
+    others, and the shared privacy check compares them.
     """
 
+    _withholds: ClassVar[bool] = True
     _unit: ClassVar[str] = "row"
+    _unprotected_methods: ClassVar[tuple[str, ...]] = ()
+    """Values of `method` that have no guarantee."""
 
-    epsilon: float
-    delta: float
-    adjacency: str
-    max_rows: int
-    ledger: Any
-    dataset: str | None
-    insecure_seed: int | None
-    guarantee_: Guarantee
+    epsilon: float = public(default=1.0)
+    delta: float = public(default=1e-6)
+    adjacency: str = public(default="add-remove")
+    max_rows: int = public(default=2**20)
+    ledger: Ledger | str | os.PathLike[str] | None = withheld(default=None)
+    dataset: str | None = withheld(default=None)
+    insecure_seed: int | None = withheld(default=None)
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.non_deterministic = True  # fresh noise every time is the point
         return tags
 
-    def _plan(self, steps: int | Iterable[Step], choices: Iterable[float] = ()) -> Plan | None:
+    def _before_fit(self) -> None:
+        unprotected = getattr(self, "method", None) in self._unprotected_methods
+        check_chargeable(self.ledger, self.epsilon, self.insecure_seed, unprotected=unprotected)
+
+    def _plan(self, steps: int | Split | Iterable[Step], choices: Iterable[float] = ()) -> Plan | None:
         """Calibrate the noise for these sums and choices; None where epsilon is infinite and there is none."""
         if math.isinf(check_epsilon(self.epsilon, infinite=True)):
             return None
@@ -53,22 +68,56 @@ class PrivateFit(SavedModel):
 
         `given` is the data as the caller gave it, whose content names the account if no `dataset` does.
         """
-        if hasattr(self, "guarantee_") and self.ledger is None and self.guarantee_.holds:
-            warnings.warn(
-                "This estimator was fitted before: fitting it again on the same people is a second release, and the two "
-                "guarantees add up. Attach a ledger to have that counted.",
-                PrivacyWarning,
-                stacklevel=3,
-            )
         outcome = run(program, self._channel(given, plan))
         self.guarantee_ = outcome.channel.guarantee
         return outcome
 
     def _channel(self, given: Any, plan: Plan | None) -> Channel:
+        self._ready_to_release(plan)
         if plan is None:
             return Clear()
         spending = None
         if self.ledger is not None:
             account = given if self.dataset is None else self.dataset
-            spending = Spending.on(self.ledger, account, type(self).__name__)
+            spending = Spending.on(opened(self.ledger), account, type(self).__name__)
         return Noisy(plan, max_units=self.max_rows, spending=spending, insecure_seed=self.insecure_seed)
+
+    def _ready_to_release(self, plan: Plan | None) -> None:
+        """Try what could fail after the charge, and say if this is a second release.
+
+        Attributes that are released and do not come from the channel must be set by now, so that they are tried.
+        """
+        self._check_storable()
+        if plan is None:
+            return
+        if getattr(self, "_has_released", False) and self.ledger is None:
+            warnings.warn(AGAIN, PrivacyWarning, stacklevel=4)
+        self._has_released = True
+
+
+def opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
+    """Return the ledger, or open the existing one at this path."""
+    return ledger if isinstance(ledger, Ledger) else Ledger(ledger, create=False)
+
+
+def check_chargeable(ledger: Any, epsilon: Any, insecure_seed: Any, *, unprotected: bool = False) -> None:
+    """Refuse a fit without a guarantee where a ledger is attached, which could not account for it."""
+    if ledger is None:
+        return
+    listed = epsilon.values() if isinstance(epsilon, Mapping) else np.atleast_1d(np.asarray(epsilon, dtype=object))
+    infinite = any(isinstance(one, numbers.Real) and math.isinf(one) for one in listed)
+    for applies, what, instead in (
+        (infinite, "epsilon=inf, which adds no noise", "Give a finite epsilon"),
+        (unprotected, 'method="published", which has no guarantee', "Choose another method"),
+        (
+            insecure_seed is not None,
+            "insecure_seed, with which anyone can subtract the noise",
+            "Leave out insecure_seed",
+        ),
+    ):
+        if applies:
+            raise InvalidInputError(
+                "a fit that a ledger can account for",
+                words(what),
+                f"{instead}, or leave out the ledger: the account would not show what such a fit gives away.",
+            )

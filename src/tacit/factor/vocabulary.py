@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,12 @@ from numpy.typing import NDArray
 
 from tacit.data.texts import distinct_words
 from tacit.errors import InvalidInputError, words
+from tacit.factor.private import check_chargeable, opened
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.calibration import gaussian_epsilon, gaussian_noise_multiplier, least_multiplier
 from tacit.privacy.entropy import insecure_generator
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.releases import GaussianRelease
 from tacit.privacy.set_union import MOST_WORDS, STEPS, WordSelection
 from tacit.privacy.spending import Spending
@@ -93,7 +96,7 @@ def private_vocabulary(
     share: float = 1.0,
     most_named: int = MOST_NAMED,
     adjacency: str = "add-remove",
-    ledger: Any = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: Any = None,
     purpose: str = "vocabulary",
     insecure_seed: int | None = None,
@@ -111,8 +114,10 @@ def private_vocabulary(
     most_named : int, default=50
         A document names at most so many of its words, a fixed pseudo-random part if it has more.
     adjacency : {"add-remove", "replace-one"}
-    ledger, dataset
-        The ledger and account to charge, with **both** parts and before anything is computed.
+    ledger : Ledger or path, optional
+        Charged with **both** parts, before anything is computed.
+    dataset : optional
+        The account to charge: a name, or data whose fingerprint names it; the texts' fingerprint if not given.
     purpose : str
         For the ledger.
     insecure_seed : int, optional
@@ -130,6 +135,7 @@ def private_vocabulary(
     >>> found.terms
     ('moon', 'star')
     """
+    check_chargeable(ledger, epsilon, insecure_seed)
     epsilon, delta = check_epsilon(epsilon), check_fit_delta(delta)
     share, most = check_rate(share, "share"), check_count(most_named, "most_named")
     texts, beta = tuple(texts), THRESHOLD_SHARE * delta
@@ -146,8 +152,10 @@ def private_vocabulary(
         rest = Rest(gaussian_epsilon(left, delta, adjacency=adjacency), delta)
         planned.append(GaussianRelease("fit", noise_multiplier=left, lattice_sigma=float(STEPS), dimension=MOST_WORDS))
     if ledger is not None:
-        account = dataset if dataset is not None else texts
-        Spending.on(ledger, account, purpose).charge(Guarantee.from_releases(planned, delta=delta, adjacency=adjacency))
+        account = dataset if dataset is not None else tuple(np.array(text) for text in texts)
+        Spending.on(opened(ledger), account, purpose).charge(
+            Guarantee.from_releases(planned, delta=delta, adjacency=adjacency)
+        )
     generator = None if insecure_seed is None else insecure_generator(insecure_seed)
     chosen, documents = selection.select((named_words(text, most) for text in texts), generator=generator)
     guarantee = Guarantee.from_releases(selection.releases, delta=delta, adjacency=adjacency)

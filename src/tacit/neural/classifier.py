@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 
+from tacit.factor.base import public, released
 from tacit.neural.gradients import classification_loss
 from tacit.neural.inputs import checked_labels
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork
 
 
-class PrivateBayesianClassifier(PrivateNetwork, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore[misc]
     r"""A network for classes, trained with differential privacy, that predicts by the average of posterior samples.
 
     Parameters
@@ -98,73 +99,19 @@ class PrivateBayesianClassifier(PrivateNetwork, ClassifierMixin, BaseEstimator):
     True
     """
 
-    _released = (*PrivateNetwork._released, "classes_")
     _loss = staticmethod(classification_loss)
     _assuming = ("the classes are public", *PUBLIC)
 
-    def __init__(
-        self,
-        hidden: Sequence[int] = (1000,),
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        module: Any = None,
-        method: str = "dropout",
-        features: str | None = None,
-        image_shape: tuple[int, int] | None = None,
-        bounds: Any = (0.0, 1.0),
-        classes: Any = None,
-        epochs: float = 10.0,
-        sampling_rate: float = 0.1,
-        clip: float = 1.0,
-        step_size: float = 2.0,
-        decay: float = 0.25,
-        momentum: float = 0.9,
-        prior: float = 10.0,
-        samples: int = 10,
-        per_layer: bool = False,
-        accounting: str = "sound",
-        progress: Callable[[int], None] | None = None,
-        adjacency: str = "add-remove",
-        max_rows: int = 2**20,
-        ledger: Any = None,
-        dataset: str | None = None,
-        insecure_seed: int | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.hidden = hidden
-        self.epsilon = epsilon
-        self.delta = delta
-        self.module = module
-        self.method = method
-        self.features = features
-        self.image_shape = image_shape
-        self.bounds = bounds
-        self.classes = classes
-        self.epochs = epochs
-        self.sampling_rate = sampling_rate
-        self.clip = clip
-        self.step_size = step_size
-        self.decay = decay
-        self.momentum = momentum
-        self.prior = prior
-        self.samples = samples
-        self.per_layer = per_layer
-        self.accounting = accounting
-        self.progress = progress
-        self.adjacency = adjacency
-        self.max_rows = max_rows
-        self.ledger = ledger
-        self.dataset = dataset
-        self.insecure_seed = insecure_seed
-        self.random_state = random_state
+    hidden: Sequence[int] = public(default=(1000,), kw_only=False)
+    classes: Any = public(default=None)
+    step_size: float = public(default=2.0)
+    classes_: NDArray[Any] = released()
 
     def fit(self, X: Any, y: Any = None) -> PrivateBayesianClassifier:
         """Learn the classes `y` of the rows of `X` (a table, or images as one array or list)."""
         rows, shape = self._rows(X)
-        classes, labels = checked_labels(y, rows.shape[0], self.classes)
-        self._learn(X, rows, shape, labels, len(classes))
-        self.classes_ = classes
+        self.classes_, labels = checked_labels(y, rows.shape[0], self.classes)
+        self._learn(X, rows, shape, labels, len(self.classes_))
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

@@ -107,7 +107,7 @@ def checked_labels(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[Any], NDA
             "Give the labels in the order of the rows.",
         )
     try:
-        kind = type_of_target(given if given.dtype.kind != "O" else [str(label) for label in given])
+        kind = type_of_target(given if given.dtype.kind not in "OT" else [str(label) for label in given])
     except ValueError:
         kind = "NaN or infinity (inf)"
     if kind not in ("binary", "multiclass"):
@@ -116,7 +116,7 @@ def checked_labels(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[Any], NDA
             words(f"Unknown label type: {kind}"),
             "Give whole numbers or names; for numbers to be predicted as such use PrivateBayesianRegressor (--label-range).",
         )
-    names = np.asarray([str(name) for name in given]) if given.dtype.kind == "O" else given
+    names = np.asarray([str(name) for name in given]) if given.dtype.kind in "OT" else given
     known = np.unique(names) if classes is None else np.unique(np.asarray(classes))
     if len(known) < 2:
         raise InvalidInputError(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.channel import Plan
 from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
+from tacit.factor.base import learned, public, released, withheld
 from tacit.factor.input import validated
 from tacit.factor.private import PrivateFit
 from tacit.neural.dropout import summarise_rates
@@ -43,30 +44,36 @@ class PrivateNetwork(PrivateFit):
     A class has a `_loss` of (scores, targets), one number an example, and what its guarantee is `_assuming`.
     """
 
-    hidden: Sequence[int]
-    module: Any
-    method: str
-    features: str | None
-    image_shape: tuple[int, int] | None
-    bounds: Any
-    epochs: float
-    sampling_rate: float
-    clip: float
-    step_size: float
-    decay: float
-    momentum: float
-    prior: float
-    samples: int
-    per_layer: bool
-    accounting: str
-    progress: Callable[[int], None] | None
-    random_state: int
+    hidden: Sequence[int] = public(default=(), kw_only=False)
+    module: Any = public(default=None, in_file=False)
+    method: str = public(default="dropout")
+    features: str | None = public(default=None)
+    image_shape: tuple[int, int] | None = public(default=None)
+    bounds: Any = public(default=(0.0, 1.0))
+    epochs: float = public(default=10.0)
+    sampling_rate: float = public(default=0.1)
+    clip: float = public(default=1.0)
+    step_size: float = public(default=1.0)
+    decay: float = public(default=0.25)
+    momentum: float = public(default=0.9)
+    prior: float = public(default=10.0)
+    samples: int = public(default=10)
+    per_layer: bool = public(default=False)
+    accounting: str = public(default="sound")
+    progress: Callable[[int], None] | None = withheld(default=None)
+    random_state: int = public(default=0)
+    weights_: NDArray[np.float32] = released()
+    count_: float = released()
+    bounds_: NDArray[np.float64] = released()
+    hidden_: list[int] | None = released()
+    image_shape_: list[int] | None = released()
+    n_features_in_: int = released()
+    dropout_rate_: dict[str, float] = released()
+    step_noise_: float = released()
+    loss_curve_: list[float] = learned()
+    clipped_share_: float = learned()
     _loss: ClassVar[staticmethod[[torch.Tensor, torch.Tensor], torch.Tensor]]
     _assuming: ClassVar[tuple[str, ...]]
-    _released: ClassVar[tuple[str, ...]] = (
-        *("weights_", "count_", "bounds_", "hidden_", "image_shape_", "n_features_in_"),
-        *("dropout_rate_", "step_noise_"),
-    )
 
     def _rows(self, X: Any) -> tuple[Any, tuple[int, int] | None]:
         """Return what was given as checked rows, and the shape of the images that they are."""
@@ -80,12 +87,12 @@ class PrivateNetwork(PrivateFit):
         inputs, clipped_share = fed(rows, bounds, self.features, shape)
         learner = self._learner(inputs.shape[1], n_outputs, self.hidden)
         plan = self._noise_plan(training, learner)
-        outcome = self._run(X, training_program(learner, inputs, targets, training, self.progress), plan)
-        if plan is not None:
-            self.guarantee_ = self.guarantee_.assuming(*self._assuming)
         self.bounds_, self.clipped_share_ = bounds, clipped_share
         self.image_shape_ = None if shape is None else list(shape)
         self.hidden_ = None if self.module is not None else [int(width) for width in self.hidden]
+        outcome = self._run(X, training_program(learner, inputs, targets, training, self.progress), plan)
+        if plan is not None:
+            self.guarantee_ = self.guarantee_.assuming(*self._assuming)
         self.weights_, self.count_ = outcome.public["weights"], outcome.public["count"]
         self.loss_curve_ = outcome.private["loss_curve"]
         self._describe_noise(training, outcome.public["gradient_noise"])

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 
+from tacit.factor.base import learned, public, released
 from tacit.factor.input import as_numbers
 from tacit.neural.gradients import regression_loss
 from tacit.neural.inputs import checked_targets
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork
 
 
-class PrivateBayesianRegressor(PrivateNetwork, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[misc]
     r"""A network for numbers, trained with differential privacy, that predicts by the average of posterior samples.
 
     The loss of an example is :math:`\frac12 |f(x) - t|^2`, with the targets t mapped from their public bounds to [-1, 1].
@@ -65,73 +66,22 @@ class PrivateBayesianRegressor(PrivateNetwork, RegressorMixin, BaseEstimator):  
     True
     """
 
-    _released = (*PrivateNetwork._released, "target_bounds_", "single_target_")
     _loss = staticmethod(regression_loss)
     _assuming = ("the bounds of the targets are public", *PUBLIC)
 
-    def __init__(
-        self,
-        hidden: Sequence[int] = (100,),
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        target_bounds: Any = (0.0, 1.0),
-        module: Any = None,
-        method: str = "dropout",
-        features: str | None = None,
-        image_shape: tuple[int, int] | None = None,
-        bounds: Any = (0.0, 1.0),
-        epochs: float = 10.0,
-        sampling_rate: float = 0.1,
-        clip: float = 1.0,
-        step_size: float = 0.5,
-        decay: float = 0.25,
-        momentum: float = 0.9,
-        prior: float = 10.0,
-        samples: int = 10,
-        per_layer: bool = False,
-        accounting: str = "sound",
-        progress: Callable[[int], None] | None = None,
-        adjacency: str = "add-remove",
-        max_rows: int = 2**20,
-        ledger: Any = None,
-        dataset: str | None = None,
-        insecure_seed: int | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.hidden = hidden
-        self.epsilon = epsilon
-        self.delta = delta
-        self.target_bounds = target_bounds
-        self.module = module
-        self.method = method
-        self.features = features
-        self.image_shape = image_shape
-        self.bounds = bounds
-        self.epochs = epochs
-        self.sampling_rate = sampling_rate
-        self.clip = clip
-        self.step_size = step_size
-        self.decay = decay
-        self.momentum = momentum
-        self.prior = prior
-        self.samples = samples
-        self.per_layer = per_layer
-        self.accounting = accounting
-        self.progress = progress
-        self.adjacency = adjacency
-        self.max_rows = max_rows
-        self.ledger = ledger
-        self.dataset = dataset
-        self.insecure_seed = insecure_seed
-        self.random_state = random_state
+    hidden: Sequence[int] = public(default=(100,), kw_only=False)
+    target_bounds: Any = public(default=(0.0, 1.0))
+    step_size: float = public(default=0.5)
+    target_bounds_: NDArray[np.float64] = released()
+    single_target_: bool = released()
+    clipped_target_share_: float = learned()
 
     def fit(self, X: Any, y: Any = None) -> PrivateBayesianRegressor:
         """Learn the numbers `y`, one or several a row of `X` (a table, or images as one array or list)."""
         rows, shape = self._rows(X)
-        targets, bounds, self.clipped_target_share_ = checked_targets(y, rows.shape[0], self.target_bounds)
+        targets, self.target_bounds_, self.clipped_target_share_ = checked_targets(y, rows.shape[0], self.target_bounds)
+        self.single_target_ = np.ndim(y) == 1
         self._learn(X, rows, shape, targets, targets.shape[1])
-        self.target_bounds_, self.single_target_ = bounds, np.ndim(y) == 1
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:

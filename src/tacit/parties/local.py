@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InvalidInputError, PartyError, TacitError, kind_of, parameter, words
+from tacit.factor.base import pickling_everything
 from tacit.parties.identity import Identity
 from tacit.parties.job import Job, Party
 from tacit.parties.join import Part, join
@@ -173,7 +174,8 @@ def _party(pipe: Any, given: tuple[Any, ...], threads: int, tell: bool) -> None:
 
     try:
         part = join(job, identity, data, folder, on_round=say, **settings)
-        pipe.send(("done", part))
+        with pickling_everything():  # from one process of this holder to another
+            pipe.send(("done", part))
     except BaseException as error:
         told = error if isinstance(error, TacitError) else RuntimeError(f"a party failed: {type(error).__name__}")
         pipe.send(("error", told))

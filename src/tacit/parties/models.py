@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +13,8 @@ from tacit.errors import InvalidInputError, Undisclosed, words
 from tacit.factor.coupled.sites import Site
 from tacit.parties.job import Job
 from tacit.parties.relations import check_sites
+from tacit.registry import JOBS, RATINGS, RELATIONS
 from tacit.validation import check_choice
-
-TABLE, RATINGS, RELATIONS = "table", "ratings", "relations"
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model by name: where its class is, what its data are, and settings that parties must not leave to their data."""
-
-    module: str
-    name: str
-    data: str = TABLE
-    needs: tuple[str, ...] = ()
-
-
-MODELS = {
-    "nmf": Model("tacit.factor.nmf.estimator", "NMF"),
-    "private-nmf": Model("tacit.factor.nmf.private", "PrivateNMF"),
-    "svd": Model("tacit.factor.svd.estimator", "SVD"),
-    "pca": Model("tacit.factor.svd.pca", "PCA"),
-    "regression": Model("tacit.factor.svd.regression", "PrincipalComponentRegression"),
-    "moments": Model("tacit.factor.moments", "PrivateMoments"),
-    "rating-nmf": Model("tacit.factor.ratings.non_negative", "RatingNMF", RATINGS, ("rating_range",)),
-    "private-recommender": Model("tacit.factor.ratings.private", "PrivateRecommender", RATINGS),
-    "coupled": Model("tacit.factor.coupled.estimator", "CoupledFactorization", RELATIONS, ("ranks",)),
-    "private-coupled": Model(
-        "tacit.factor.coupled.private", "PrivateCoupledFactorization", RELATIONS, ("ranks", "value_range")
-    ),
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,7 +39,7 @@ class PartyData(Undisclosed):
 
 def estimator_of(job: Job) -> Any:
     """Return the job's estimator, not yet fitted."""
-    model = MODELS[check_choice(job.model, "model", tuple(MODELS))]
+    model = JOBS[check_choice(job.model, "model", JOBS)]
     missing = [name for name in model.needs if job.settings.get(name) is None]
     if missing:
         raise InvalidInputError(
@@ -77,9 +49,8 @@ def estimator_of(job: Job) -> Any:
         )
     ranges = ("rating_range", "value_range")
     settings = {key: tuple(value) if key in ranges else value for key, value in job.settings.items()}
-    cls = getattr(import_module(model.module), model.name)
     try:
-        return cls(**settings)
+        return model.load_class()(**settings)
     except TypeError as error:
         raise InvalidInputError(
             f"settings of {model.name}", words(str(error)), "Check [settings] in the job."
@@ -89,13 +60,13 @@ def estimator_of(job: Job) -> Any:
 def check_job(job: Job) -> None:
     """Raise unless the job's settings are those of its model and, for coupled models, the parties' relations fit together."""
     estimator = estimator_of(job)
-    if MODELS[job.model].data == RELATIONS:
+    if JOBS[job.model].data == RELATIONS:
         check_sites(job.features, [party.name for party in job.parties], getattr(estimator, "private", None))
 
 
 def read_party_data(path: str | Path, job: Job, party: str) -> PartyData:
     """Read a party's file, and refuse what does not fit the job; errors name the party."""
-    model = MODELS[check_choice(job.model, "model", tuple(MODELS))]
+    model = JOBS[check_choice(job.model, "model", JOBS)]
     if model.data == RATINGS and Path(path).suffix in (".csv", ".parquet"):
         return PartyData(_ratings(path, job, party))
     matrix = read_matrix(path)

@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit.errors import InvalidInputError, listed, words
+from tacit.factor.base import Estimator, learned, public, withheld
 from tacit.measure import value_difference
 from tacit.perturb.scaling import Scaling
 from tacit.perturb.search import Range, reach
@@ -25,7 +26,7 @@ from tacit.validation import check_positive, check_seed, reason_of
 Rows = NDArray[np.float64]
 
 
-class Release(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Release(OneToOneFeatureMixin, TransformerMixin, Estimator):  # type: ignore[misc]
     """Base of the methods: a scikit-learn transformer from a table to a changed table of the same form.
 
     A method states what its setting is called (`_level_name`), which settings there are (`_settings`), what it learns before
@@ -37,15 +38,18 @@ class Release(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: i
     _needs_level: ClassVar[bool] = True
     _noisy: ClassVar[bool] = False
 
-    level: float | None
-    target_distortion: float | None
-    columns: Any
-    unchanged: Any
-    missing: str
-    scale: str
-    random_state: int | None
-    _fills: Rows
-    _scaling: Scaling
+    level: float | None = public(default=None)
+    target_distortion: float | None = public(default=None)
+    columns: Any = public(default=None)
+    unchanged: Any = public(default=())
+    missing: str = public(default="refuse")
+    scale: str = public(default="range")
+    random_state: int | None = withheld(default=None)
+    level_: float = learned()
+    distortion_: float = learned()
+    n_imputed_: int = learned()
+    _fills: Rows = learned()
+    _scaling: Scaling = learned()
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn how to change tables like `X`; labels `y` only where the method uses them."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor import NMF
+from tacit.factor.base import public, withheld
 from tacit.measure import value_difference
 from tacit.perturb.base import Release, Rows
 from tacit.perturb.clusters import k_means
@@ -75,32 +76,11 @@ class CompressedNMF(Release):
 
     _level_name = "beta"
 
-    def __init__(
-        self,
-        beta: float | None = None,
-        *,
-        n_clusters: int = 3,
-        n_starts: int = 10,
-        rank: int | None = None,
-        level: float | None = None,
-        target_distortion: float | None = None,
-        columns: Any = None,
-        unchanged: Any = (),
-        missing: str = "refuse",
-        scale: str = "range",
-        random_state: int | None = 0,
-    ) -> None:
-        self.beta = beta
-        self.n_clusters = n_clusters
-        self.n_starts = n_starts
-        self.rank = rank
-        self.level = level
-        self.target_distortion = target_distortion
-        self.columns = columns
-        self.unchanged = unchanged
-        self.missing = missing
-        self.scale = scale
-        self.random_state = random_state
+    beta: float | None = public(default=None, kw_only=False)
+    n_clusters: int = public(default=3)
+    n_starts: int = public(default=10)
+    rank: int | None = public(default=None)
+    random_state: int | None = withheld(default=0)
 
     def _learn(self, rows: Rows, y: Any) -> None:
         check_non_negative_rows(rows)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InvalidInputError, parameter
+from tacit.factor.base import public
 from tacit.perturb.base import Release, Rows
 from tacit.perturb.correlation import label_codes, label_correlations
 from tacit.perturb.search import Range
@@ -90,36 +91,13 @@ class CorrelationAware(Release):
     _level_name = "percent"
     _noisy = True
 
-    def __init__(
-        self,
-        percent: float | None = None,
-        *,
-        eta: float = 0.1,
-        form: str = "class",
-        leaf_rows: int = 10,
-        ordered: bool = False,
-        classes: Any = None,
-        level: float | None = None,
-        target_distortion: float | None = None,
-        columns: Any = None,
-        unchanged: Any = (),
-        missing: str = "refuse",
-        scale: str = "none",
-        random_state: int | None = None,
-    ) -> None:
-        self.percent = percent
-        self.eta = eta
-        self.form = form
-        self.leaf_rows = leaf_rows
-        self.ordered = ordered
-        self.classes = classes
-        self.level = level
-        self.target_distortion = target_distortion
-        self.columns = columns
-        self.unchanged = unchanged
-        self.missing = missing
-        self.scale = scale
-        self.random_state = random_state
+    percent: float | None = public(default=None, kw_only=False)
+    eta: float = public(default=0.1)
+    form: str = public(default="class")
+    leaf_rows: int = public(default=10)
+    ordered: bool = public(default=False)
+    classes: Any = public(default=None)
+    scale: str = public(default="none")
 
     def transform_with_labels(self, X: Any, y: Any) -> Any:
         """Return the release of other rows by their *true labels*, as in the thesis.

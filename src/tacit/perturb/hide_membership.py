@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
+from tacit.factor.base import public, withheld
 from tacit.measure.clusters import cluster_labels
 from tacit.perturb.base import Release, Rows
 from tacit.perturb.clusters import indicators, k_means
@@ -86,30 +87,10 @@ class HideMembership(Release):
     _level_name = "beta"
     _needs_level = False
 
-    def __init__(
-        self,
-        hide: Mapping[int, Any] | None = None,
-        *,
-        n_clusters: int = 3,
-        beta: float | None = None,
-        level: float | None = None,
-        target_distortion: float | None = None,
-        columns: Any = None,
-        unchanged: Any = (),
-        missing: str = "refuse",
-        scale: str = "range",
-        random_state: int | None = 0,
-    ) -> None:
-        self.hide = hide
-        self.n_clusters = n_clusters
-        self.beta = beta
-        self.level = level
-        self.target_distortion = target_distortion
-        self.columns = columns
-        self.unchanged = unchanged
-        self.missing = missing
-        self.scale = scale
-        self.random_state = random_state
+    hide: Mapping[int, Any] | None = withheld(default=None, kw_only=False)
+    n_clusters: int = public(default=3)
+    beta: float | None = public(default=None)
+    random_state: int | None = withheld(default=0)
 
     def clusters(self, X: Any) -> NDArray[np.intp]:
         """Return the cluster of each row of `X`, by the numbers that `hide` uses; only with a `random_state`."""

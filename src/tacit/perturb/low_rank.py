@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.errors import InvalidInputError, parameter, words
+from tacit.factor.base import public
 from tacit.perturb.base import Release, Rows
 from tacit.perturb.search import Range
 from tacit.validation import check_positive
@@ -15,7 +16,7 @@ class LowRank(Release):
 
     _level_name = "rank"
 
-    rank: float | None
+    rank: float | None = public(default=None, kw_only=False)
 
     def _settings(self, rows: Rows) -> Range:
         return Range(float(min(rows.shape)), 1.0)

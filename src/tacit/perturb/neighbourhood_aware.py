@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.factor.base import public
 from tacit.measure import value_difference
 from tacit.perturb.base import Release, Rows
 from tacit.perturb.leaders import leader_clusters
@@ -79,28 +80,8 @@ class NeighbourhoodAware(Release):
     _level_name = "radius"
     _noisy = True
 
-    def __init__(
-        self,
-        radius: float | None = None,
-        *,
-        centre: str = "leader",
-        level: float | None = None,
-        target_distortion: float | None = None,
-        columns: Any = None,
-        unchanged: Any = (),
-        missing: str = "refuse",
-        scale: str = "range",
-        random_state: int | None = None,
-    ) -> None:
-        self.radius = radius
-        self.centre = centre
-        self.level = level
-        self.target_distortion = target_distortion
-        self.columns = columns
-        self.unchanged = unchanged
-        self.missing = missing
-        self.scale = scale
-        self.random_state = random_state
+    radius: float | None = public(default=None, kw_only=False)
+    centre: str = public(default="leader")
 
     def _learn(self, rows: Rows, y: Any) -> None:
         check_choice(self.centre, "centre", CENTRES)

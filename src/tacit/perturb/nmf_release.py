@@ -9,6 +9,7 @@ import numpy as np
 
 from tacit.errors import InvalidInputError, words
 from tacit.factor import NMF
+from tacit.factor.base import withheld
 from tacit.perturb.base import Rows
 from tacit.perturb.low_rank import LowRank
 
@@ -53,26 +54,7 @@ class NMFRelease(LowRank):
     True
     """
 
-    def __init__(
-        self,
-        rank: float | None = None,
-        *,
-        level: float | None = None,
-        target_distortion: float | None = None,
-        columns: Any = None,
-        unchanged: Any = (),
-        missing: str = "refuse",
-        scale: str = "range",
-        random_state: int | None = 0,
-    ) -> None:
-        self.rank = rank
-        self.level = level
-        self.target_distortion = target_distortion
-        self.columns = columns
-        self.unchanged = unchanged
-        self.missing = missing
-        self.scale = scale
-        self.random_state = random_state
+    random_state: int | None = withheld(default=0)
 
     def _learn(self, rows: Rows, y: Any) -> None:
         self._check_rank(rows)

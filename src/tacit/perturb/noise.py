@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.factor.base import public
 from tacit.perturb.base import Release, Rows
 from tacit.perturb.search import Range
 from tacit.validation import check_choice
@@ -70,26 +71,8 @@ class AdditiveNoise(Release):
 
     _noisy = True
 
-    def __init__(
-        self,
-        level: float | None = None,
-        *,
-        kind: str = "uniform",
-        target_distortion: float | None = None,
-        columns: Any = None,
-        unchanged: Any = (),
-        missing: str = "refuse",
-        scale: str = "range",
-        random_state: int | None = None,
-    ) -> None:
-        self.level = level
-        self.kind = kind
-        self.target_distortion = target_distortion
-        self.columns = columns
-        self.unchanged = unchanged
-        self.missing = missing
-        self.scale = scale
-        self.random_state = random_state
+    level: float | None = public(default=None, kw_only=False)
+    kind: str = public(default="uniform")
 
     def _learn(self, rows: Rows, y: Any) -> None:
         check_choice(self.kind, "kind", KINDS)

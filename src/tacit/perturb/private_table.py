@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.data.schema import CategoryColumn, ColumnSpec, TableSchema, column_from_dict
 from tacit.errors import InvalidInputError, kind_of, parameter, words
+from tacit.factor.base import public, released
 from tacit.factor.private import PrivateFit
 from tacit.perturb.copula import copula_program, copula_split, sample_codes
 from tacit.perturb.table import as_frame
@@ -19,7 +19,7 @@ from tacit.privacy.entropy import insecure_generator, secure_generator
 from tacit.validation import check_count, check_seed
 
 
-class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
+class PrivateTable(PrivateFit):
     r"""Synthetic rows from a Gaussian copula, with differential privacy for every row.
 
     Two noisy sums: histograms of every column (within each class, if there is a label), and the products of normal scores, from
@@ -89,35 +89,17 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    _released = (
-        *("count_", "class_shares_", "marginals_", "correlation_"),
-        *("columns_", "label_place_", "table_kind_", "n_features_in_"),
-    )
-
-    def __init__(
-        self,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        schema: Any = None,
-        label: str | int | None = None,
-        bins: int = 20,
-        adjacency: str = "add-remove",
-        max_rows: int = 2**20,
-        ledger: Any = None,
-        dataset: str | None = None,
-        insecure_seed: int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.schema = schema
-        self.label = label
-        self.bins = bins
-        self.adjacency = adjacency
-        self.max_rows = max_rows
-        self.ledger = ledger
-        self.dataset = dataset
-        self.insecure_seed = insecure_seed
+    schema: Any = public(default=None)
+    label: str | int | None = public(default=None)
+    bins: int = public(default=20)
+    count_: float = released()
+    class_shares_: NDArray[np.float64] = released()
+    marginals_: NDArray[np.float64] = released()
+    correlation_: NDArray[np.float64] = released()
+    columns_: list[dict[str, Any]] = released()
+    label_place_: int = released()
+    table_kind_: str = released()
+    n_features_in_: int = released()
 
     def fit(self, X: Any, y: Any = None) -> PrivateTable:
         """Release the model of the rows of `X`, an array or a data frame, once."""
@@ -132,6 +114,11 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
         bins = check_count(self.bins, "bins", least=2)
         sizes = [spec.size(bins) for spec in columns.values()]
         codes = [spec.codes(table[name], size, name) for (name, spec), size in zip(columns.items(), sizes, strict=True)]
+        self.columns_ = [
+            {"name": name, "bins": size, **spec.to_dict()}
+            for (name, spec), size in zip(columns.items(), sizes, strict=True)
+        ]
+        self.label_place_, self.table_kind_, self.n_features_in_ = place, kind, len(table)
         plan = self._plan(copula_split(len(kept)))
         program = copula_program(
             np.column_stack([codes[index] for index in kept]),
@@ -142,11 +129,6 @@ class PrivateTable(PrivateFit, BaseEstimator):  # type: ignore[misc]
         outcome = self._run(X, program, plan)
         for name, value in outcome.public.items():
             setattr(self, f"{name}_", value)
-        self.columns_ = [
-            {"name": name, "bins": size, **spec.to_dict()}
-            for (name, spec), size in zip(columns.items(), sizes, strict=True)
-        ]
-        self.label_place_, self.table_kind_, self.n_features_in_ = place, kind, len(table)
         self.guarantee_ = self.guarantee_.assuming(
             "the columns' names, kinds, bounds, categories and number of bins are public"
         )

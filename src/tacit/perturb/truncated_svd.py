@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit.factor.base import public
 from tacit.perturb.base import Rows
 from tacit.perturb.low_rank import LowRank
 
@@ -53,26 +54,9 @@ class TruncatedSVDRelease(LowRank):
     2
     """
 
-    random_state = None  # nothing here is random
+    random_state: ClassVar[None] = None  # type: ignore[misc]  # nothing here is random
 
-    def __init__(
-        self,
-        rank: float | None = None,
-        *,
-        level: float | None = None,
-        target_distortion: float | None = None,
-        columns: Any = None,
-        unchanged: Any = (),
-        missing: str = "refuse",
-        scale: str = "none",
-    ) -> None:
-        self.rank = rank
-        self.level = level
-        self.target_distortion = target_distortion
-        self.columns = columns
-        self.unchanged = unchanged
-        self.missing = missing
-        self.scale = scale
+    scale: str = public(default="none")
 
     def _learn(self, rows: Rows, y: Any) -> None:
         self._check_rank(rows)

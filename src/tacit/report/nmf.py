@@ -200,9 +200,7 @@ def compare_nmf(
         private |= vars(vocabulary.rest)
     say("fitting with privacy")
     model = PrivateNMF(**settings, **private, ledger=ledger, dataset=dataset).fit(train)
-    if vocabulary is not None:
-        model.guarantee_ = vocabulary.joined(model.guarantee_)
-    model.guarantee_ = model.guarantee_.assuming(*assumptions)
+    model.extend_guarantee(*assumptions, earlier=vocabulary)
     say("measuring")
     both: dict[str, float] = {}
     for name, value in _measures(model, test, counts).items():

@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from tacit.channel import Clear, run
 from tacit.errors import InvalidInputError, parameter, words
+from tacit.factor.base import public
 from tacit.factor.coupled.divergence import Floats
 from tacit.factor.coupled.langevin import LangevinSettings, langevin_program
 from tacit.factor.coupled.prediction import FittedFactors
@@ -35,7 +35,7 @@ START_SWEEPS = 50
 """Sweeps of point estimation from which sampling starts."""
 
 
-class CoupledFactorization(FittedFactors, BaseEstimator):  # type: ignore[misc]
+class CoupledFactorization(FittedFactors):
     r"""Factorise several matrices and tensors at once; factors with one name are one factor.
 
     .. math:: \hat X^{(v)} = \mathrm{einsum}(\Theta_{d_1}, \Theta_{d_2}, \dots), \qquad
@@ -119,46 +119,24 @@ class CoupledFactorization(FittedFactors, BaseEstimator):  # type: ignore[misc]
     (2,)
     """
 
-    def __init__(
-        self,
-        ranks: Any = 2,
-        *,
-        inference: str = "map",
-        max_iter: int = 500,
-        tol: float = 1e-6,
-        init: Any = "random",
-        n_init: int = 1,
-        dispersion: str = "given",
-        prior_shape: float | None = None,
-        prior_scale: float | None = None,
-        adapt_prior: str = "factor",
-        extrapolate: bool = True,
-        burn_in: int = 500,
-        n_samples: int = 100,
-        thin: int = 5,
-        step: float = 0.3,
-        step_decay: float = 0.51,
-        batch: float = 1.0,
-        random_state: int = 0,
-    ) -> None:
-        self.ranks = ranks
-        self.inference = inference
-        self.max_iter = max_iter
-        self.tol = tol
-        self.init = init
-        self.n_init = n_init
-        self.dispersion = dispersion
-        self.prior_shape = prior_shape
-        self.prior_scale = prior_scale
-        self.adapt_prior = adapt_prior
-        self.extrapolate = extrapolate
-        self.burn_in = burn_in
-        self.n_samples = n_samples
-        self.thin = thin
-        self.step = step
-        self.step_decay = step_decay
-        self.batch = batch
-        self.random_state = random_state
+    ranks: Any = public(default=2, kw_only=False)
+    inference: str = public(default="map")
+    max_iter: int = public(default=500)
+    tol: float = public(default=1e-6)
+    init: Any = public(default="random")
+    n_init: int = public(default=1)
+    dispersion: str = public(default="given")
+    prior_shape: float | None = public(default=None)
+    prior_scale: float | None = public(default=None)
+    adapt_prior: str = public(default="factor")
+    extrapolate: bool = public(default=True)
+    burn_in: int = public(default=500)
+    n_samples: int = public(default=100)
+    thin: int = public(default=5)
+    step: float = public(default=0.3)
+    step_decay: float = public(default=0.51)
+    batch: float = public(default=1.0)
+    random_state: int = public(default=0)
 
     def fit(self, relations: Relation | Sequence[Relation], y: Any = None) -> Self:
         """Learn the factors of all relations."""

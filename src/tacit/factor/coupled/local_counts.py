@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp
-from sklearn.base import BaseEstimator
 
 from tacit.errors import InvalidInputError, Undisclosed, parameter, words
+from tacit.factor.base import learned, public, released
 from tacit.factor.coupled.local_kernels import LEAST_RATE, draw_counts, draw_counts_and_noise, share_counts
 from tacit.factor.coupled.local_noise import NoisyCounts, checked_counts, checked_mask
 from tacit.factor.coupled.local_start import start_of
@@ -37,7 +37,7 @@ class _Site(Undisclosed):
     rate: NDArray[np.float64]
 
 
-class LocalCountFactorization(SavedModel, BaseEstimator):  # type: ignore[misc]
+class LocalCountFactorization(SavedModel):
     r"""Tables :math:`X^{(n)}_{ij} \sim \mathrm{Poisson}(\sum_k U^{(n)}_{ik} V_{jk})` of several sites, V shared, noise known.
 
     The sites' tables have the same columns. A table may be given as it is, or as the `NoisyCounts` that its site let out.
@@ -98,30 +98,19 @@ class LocalCountFactorization(SavedModel, BaseEstimator):  # type: ignore[misc]
     (True, False, (20, 8))
     """
 
-    _released = ("shared_samples_", "own_samples_", "site_ends_")
-
-    def __init__(
-        self,
-        rank: int = 5,
-        *,
-        noise: str = "modelled",
-        latent: str = "counts",
-        sweeps: int = 600,
-        burn: int = 300,
-        samples: int = 100,
-        shape: float = 0.5,
-        rate: float | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.rank = rank
-        self.noise = noise
-        self.latent = latent
-        self.sweeps = sweeps
-        self.burn = burn
-        self.samples = samples
-        self.shape = shape
-        self.rate = rate
-        self.random_state = random_state
+    rank: int = public(default=5, kw_only=False)
+    noise: str = public(default="modelled")
+    latent: str = public(default="counts")
+    sweeps: int = public(default=600)
+    burn: int = public(default=300)
+    samples: int = public(default=100)
+    shape: float = public(default=0.5)
+    rate: float | None = public(default=None)
+    random_state: int = public(default=0)
+    shared_samples_: NDArray[np.float64] = released()
+    own_samples_: NDArray[np.float64] = released()
+    site_ends_: NDArray[np.int64] = released()
+    expected_counts_: list[NDArray[np.float64]] = learned()
 
     def fit(self, tables: Sequence[Any], *, observed: Sequence[Any] | None = None) -> LocalCountFactorization:
         """Draw from the posterior.

@@ -13,17 +13,20 @@ A. Ghosh, T. Roughgarden, M. Sundararajan. Universally utility-maximizing privac
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 
 from tacit.errors import InvalidInputError, PrivacyWarning, kind_of, words
+from tacit.factor.base import Estimator, public, released, starts_fresh, withheld
+from tacit.factor.private import AGAIN, check_chargeable, opened
 from tacit.privacy.entropy import insecure_generator
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import discrete_laplace
 from tacit.privacy.releases import GeometricRelease
 from tacit.privacy.spending import Spending
@@ -89,7 +92,7 @@ def checked_mask(observed: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     return mask
 
 
-class LocallyPrivateCounts(BaseEstimator):  # type: ignore[misc]
+class LocallyPrivateCounts(Estimator):
     r"""Add two-sided geometric noise to a table of counts, at the site that holds it.
 
     Parameters
@@ -99,8 +102,8 @@ class LocallyPrivateCounts(BaseEstimator):  # type: ignore[misc]
     delta_max : int, default=1
         The most by which a protected entry may change, :math:`\Delta`. If the counts are cut off at it first, an entry's
         whole value is protected.
-    ledger : Ledger, optional
-        Charged before anything is released.
+    ledger : Ledger or path, optional
+        Charged before anything is released; a path is that of an existing ledger.
     dataset : str, optional
         The account to charge; the data's fingerprint if not given.
     insecure_seed : int, optional
@@ -132,21 +135,16 @@ class LocallyPrivateCounts(BaseEstimator):  # type: ignore[misc]
     ((2, 3), 2.0, 'cell')
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta_max: int = 1,
-        *,
-        ledger: Any = None,
-        dataset: str | None = None,
-        insecure_seed: int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta_max = delta_max
-        self.ledger = ledger
-        self.dataset = dataset
-        self.insecure_seed = insecure_seed
+    epsilon: float = public(default=1.0, kw_only=False)
+    delta_max: int = public(default=1, kw_only=False)
+    ledger: Ledger | str | os.PathLike[str] | None = withheld(default=None)
+    dataset: str | None = withheld(default=None)
+    insecure_seed: int | None = withheld(default=None)
+    scale_: float = released()
 
+    _withholds = True
+
+    @starts_fresh
     def privatise(self, counts: ArrayLike, *, observed: Any = None) -> NoisyCounts:
         """Return the table with noise: what others may see.
 
@@ -175,18 +173,16 @@ class LocallyPrivateCounts(BaseEstimator):  # type: ignore[misc]
         )
         if self.insecure_seed is not None:
             guarantee = guarantee.voided("the noise came from a fixed seed (insecure_seed), so anyone can subtract it")
-        elif hasattr(self, "guarantee_") and self.ledger is None:
-            warnings.warn(
-                "This site's counts were released before: a second view of the same counts adds to the first, and the two "
-                "guarantees add up. Attach a ledger to have that counted.",
-                PrivacyWarning,
-                stacklevel=2,
-            )
+        elif getattr(self, "_has_released", False) and self.ledger is None:
+            warnings.warn(AGAIN, PrivacyWarning, stacklevel=3)
         generator = None if self.insecure_seed is None else insecure_generator(self.insecure_seed)
         if self.ledger is not None:
-            Spending.on(self.ledger, table if self.dataset is None else self.dataset, type(self).__name__).charge(
-                guarantee
-            )
+            account = table if self.dataset is None else self.dataset
+            Spending.on(opened(self.ledger), account, type(self).__name__).charge(guarantee)
+        self._has_released = True
         noise = discrete_laplace(scale, table.shape, generator=generator)
         self.scale_, self.guarantee_ = scale, guarantee
         return NoisyCounts(np.where(mask, table + noise, 0), scale, mask, guarantee)
+
+    def _before_fit(self) -> None:
+        check_chargeable(self.ledger, self.epsilon, self.insecure_seed)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InvalidInputError, parameter, words
+from tacit.factor.base import released
 from tacit.factor.coupled.cells import Coords, checked_cells
 from tacit.factor.coupled.divergence import Floats
 from tacit.factor.coupled.reconstruct import in_order, reconstruct, reconstruct_at
@@ -25,9 +26,15 @@ DRAWS = 200
 
 
 class FittedFactors(SavedModel):
-    """Mixin of models that have learned factors by name."""
+    """Base of models that have learned factors by name."""
 
-    _released = ("arrays_", "index_", "relations_", "dispersions_", "loss_curve_", "loss_", "n_iter_")
+    arrays_: Floats = released()
+    index_: list[Any] = released()
+    relations_: dict[str, dict[str, Any]] = released()
+    dispersions_: dict[str, float] = released()
+    loss_curve_: Floats = released()
+    loss_: float = released()
+    n_iter_: int = released()
 
     @property
     def factors_(self) -> dict[str, Floats]:
@@ -100,9 +107,9 @@ class FittedFactors(SavedModel):
     ) -> None:
         """Keep what was learned, in a form that can be saved: all arrays in one, with an index of their names."""
         arrays = {**{f"factor:{name}": factor for name, factor in factors.items()}, **posterior}
-        self.index_: list[Any] = [[name, list(array.shape)] for name, array in arrays.items()]
+        self.index_ = [[name, list(array.shape)] for name, array in arrays.items()]
         self.arrays_ = np.concatenate([np.ravel(array) for array in arrays.values()])
-        self.relations_: dict[str, dict[str, Any]] = {
+        self.relations_ = {
             relation.name: {
                 "einsum": relation.spec.text,
                 "factors": list(relation.factors),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from sklearn.base import BaseEstimator
-
 from tacit.channel import run_together
-from tacit.errors import InvalidInputError, PrivacyWarning, parameter
+from tacit.errors import InvalidInputError, parameter
+from tacit.factor.base import public
 from tacit.factor.coupled.private_cells import check_range
 from tacit.factor.coupled.private_layout import Problem, problems_of
 from tacit.factor.coupled.private_model import PrivateFactors
@@ -25,10 +24,6 @@ from tacit.validation import (
     check_seed,
 )
 
-AGAIN = (
-    "This estimator was fitted before: fitting it again on the same entities is a second release, and the two guarantees add up. "
-    "Attach a ledger to have that counted."
-)
 SIZES = "the numbers of entities are public; a unit is absent when its cells are"
 TOGETHER = "whoever adds up the sites' sums sees each site's part before the noise, unless the channel masks it"
 STAYS = (
@@ -37,7 +32,7 @@ STAYS = (
 )
 
 
-class PrivateCoupledFactorization(PrivateFactors, BaseEstimator):  # type: ignore[misc]
+class PrivateCoupledFactorization(PrivateFactors):
     r"""Factorise relations about protected entities so that what sites share may be released.
 
     Parameters
@@ -117,56 +112,22 @@ class PrivateCoupledFactorization(PrivateFactors, BaseEstimator):  # type: ignor
     (3,)
     """
 
-    def __init__(
-        self,
-        ranks: Any = 5,
-        *,
-        private: str = "user",
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        protect: str = "site",
-        unit: str = "user",
-        shared: Sequence[str] | None = None,
-        value_range: tuple[float, float] | None = None,
-        method: str = "moments",
-        rounds: int = 4,
-        popular: int = 250,
-        steps: int = 200,
-        sampling_rate: float = 0.2,
-        clip: float = 1.0,
-        step_size: float = 0.05,
-        decay: float = 0.33,
-        composition: str = "zcdp",
-        adjacency: str = "add-remove",
-        max_rows: int = 2**20,
-        ledger: Any = None,
-        dataset: str | None = None,
-        insecure_seed: int | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.ranks = ranks
-        self.private = private
-        self.epsilon = epsilon
-        self.delta = delta
-        self.protect = protect
-        self.unit = unit
-        self.shared = shared
-        self.value_range = value_range
-        self.method = method
-        self.rounds = rounds
-        self.popular = popular
-        self.steps = steps
-        self.sampling_rate = sampling_rate
-        self.clip = clip
-        self.step_size = step_size
-        self.decay = decay
-        self.composition = composition
-        self.adjacency = adjacency
-        self.max_rows = max_rows
-        self.ledger = ledger
-        self.dataset = dataset
-        self.insecure_seed = insecure_seed
-        self.random_state = random_state
+    ranks: Any = public(default=5, kw_only=False)
+    private: str = public(default="user")
+    protect: str = public(default="site")
+    unit: str = public(default="user")
+    shared: Sequence[str] | None = public(default=None)
+    value_range: tuple[float, float] | None = public(default=None)
+    method: str = public(default="moments")
+    rounds: int = public(default=4)
+    popular: int = public(default=250)
+    steps: int = public(default=200)
+    sampling_rate: float = public(default=0.2)
+    clip: float = public(default=1.0)
+    step_size: float = public(default=0.05)
+    decay: float = public(default=0.33)
+    composition: str = public(default="zcdp")
+    random_state: int = public(default=0)
 
     def fit(self, relations: Any, y: Any = None) -> PrivateCoupledFactorization:
         """Fit one site's relations."""
@@ -182,7 +143,10 @@ class PrivateCoupledFactorization(PrivateFactors, BaseEstimator):  # type: ignor
             Every site's relations, in the same order. Public relations are given to all.
         """
         models = [type(self)(**self.get_params(deep=False)) for _ in sites]
-        self._fit_all(list(sites), models)
+        with ExitStack() as stack:
+            for model in models:
+                stack.enter_context(model._fitting())
+            self._fit_all(list(sites), models)
         return models
 
     def _fit_all(self, sites: list[Any], models: list[PrivateCoupledFactorization]) -> None:
@@ -197,15 +161,13 @@ class PrivateCoupledFactorization(PrivateFactors, BaseEstimator):  # type: ignor
         cells = [model._cells(problem) for model, problem in zip(models, problems, strict=True)]
         prepare = moments_run if self.method == "moments" else gradient_run
         run = prepare(self, problems, cells)
-        if hasattr(self, "guarantee_") and self.ledger is None and self.guarantee_.holds:
-            warnings.warn(AGAIN, PrivacyWarning, stacklevel=3)
         given = tuple(array for one in cells for table in one for array in (table.coords, table.values))
         channel = self._channel(given, run.plan)
         outcome = run_together(run.programs, channel)[0]
-        public, self.guarantee_ = outcome.public, self._said(outcome.channel.guarantee, problems)
+        guarantee = self._said(outcome.channel.guarantee, problems)
         for model, problem in zip(models, problems, strict=True):
-            model.guarantee_ = self.guarantee_
-            model._take(problem, public)
+            model.guarantee_ = guarantee
+            model._take(problem, outcome.public)
 
     def _take(self, problem: Problem, public: Any) -> None:
         """Keep this site's part of what was released, and solve what stays."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InvalidInputError, parameter, words
+from tacit.factor.base import learned, released
 from tacit.factor.coupled.cells import checked_cells
 from tacit.factor.coupled.layout import Layout
 from tacit.factor.coupled.private_cells import Floats, UnitCells
@@ -24,18 +25,16 @@ MOST_CELLS = 50_000_000
 
 
 class PrivateFactors(PrivateFit):
-    """Mixin: released arrays in one, with an index of their names, so that `save` can write them; the rest in memory only."""
+    """Base: released arrays in one, with an index of their names, so that `save` can write them; the rest in memory only."""
 
-    _released = ("arrays_", "index_", "relations_", "levels_", "noise_", "entity_", "n_components_")
-
-    arrays_: Floats
-    index_: dict[str, list[int]]
-    relations_: dict[str, dict[str, Any]]
-    levels_: list[float]
-    noise_: float
-    entity_: str
-    n_components_: int
-    _own: dict[str, Floats]
+    arrays_: Floats = released()
+    index_: dict[str, list[int]] = released()
+    relations_: dict[str, dict[str, Any]] = released()
+    levels_: list[float] = released()
+    noise_: float = released()
+    entity_: str = released()
+    n_components_: int = released()
+    _own: dict[str, Floats] = learned()
 
     @property
     def factors_(self) -> dict[str, Floats]:
@@ -93,7 +92,7 @@ class PrivateFactors(PrivateFit):
 
     def solve_own(self, relations: Any) -> PrivateFactors:
         """Solve the site's own factors again from its relations and what was released: for a model that was loaded."""
-        problem = problems_of([relations], self.ranks, self.entity_, self.shared)[0]  # type: ignore[attr-defined]
+        problem = problems_of([relations], self.ranks, self.entity_, self.shared)[0]
         released = self._unpacked("")
         sizes = {name: len(released[f"factor:{name}"]) for name in problem.others}
         local = Problem(**{**vars(problem), "sizes": {**problem.sizes, **sizes}})

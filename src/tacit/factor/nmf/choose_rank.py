@@ -18,6 +18,7 @@ from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.private import PrivateNMF, dictionary_of
 from tacit.factor.nmf.products import Table
 from tacit.factor.nmf.steps import solve_rows
+from tacit.factor.private import check_chargeable
 from tacit.factor.rows import clip_rows
 from tacit.measure import held_out_error, topic_coherence
 from tacit.privacy.guarantee import Guarantee
@@ -91,6 +92,7 @@ def choose_rank(
     check_non_negative(cost, "cost")
     if not candidates:
         raise InvalidInputError("at least one rank", parameter(candidates), "Give the ranks to choose from.")
+    check_chargeable(private.get("ledger"), epsilon, private.get("insecure_seed"))
     if math.isinf(epsilon):
         return _choose_plainly(X, candidates, by, row_norm, cost, random_state)
     if by == "coherence":
@@ -122,11 +124,16 @@ def _choose_plainly(
 
 
 def _choose_privately(model: PrivateNMF, X: Any, ranks: Sequence[int], cost: float) -> RankChoice:
-    rows = model._checked(X)
-    plan = model._plan(SPLIT, choices=(CHOICE_SHARE * model.epsilon,))
-    outcome = model._run(X, _rank_program(rows, model, ranks, cost), plan)
-    model.components_, model.n_components = outcome.public["components"], int(outcome.public["rank"])
-    return RankChoice(model.n_components, None, model, model.guarantee_)
+    with model._fitting():
+        rows = model._checked(X)
+        plan = model._plan(SPLIT, choices=(CHOICE_SHARE * model.epsilon,))
+        found = model._run(X, _rank_program(rows, model, ranks, cost), plan).public
+    rank = int(found["rank"])
+    chosen = PrivateNMF(**{**model.get_params(), "n_components": rank})
+    with chosen._fitting():
+        chosen.components_, chosen.n_features_in_ = found["components"], model.n_features_in_
+        chosen.guarantee_, chosen._has_released = model.guarantee_, True
+    return RankChoice(rank, None, chosen, chosen.guarantee_)
 
 
 def _rank_program(X: Any, model: PrivateNMF, ranks: Sequence[int], cost: float) -> Program:

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Outcome, Program
 from tacit.errors import InvalidInputError, parameter, words
+from tacit.factor.base import public, released
 from tacit.factor.holders import AmongHolders
 from tacit.factor.input import check_components, validated
 from tacit.factor.nmf.products import Table
@@ -22,7 +23,7 @@ from tacit.factor.saved import SavedModel
 from tacit.validation import check_choice, check_count, check_non_negative, check_positive, check_rate, check_seed
 
 
-class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, SavedModel, BaseEstimator):  # type: ignore[misc]
+class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, SavedModel):  # type: ignore[misc]
     r"""Non-negative matrix factorisation :math:`X \approx W T`, with outliers set aside if asked for.
 
     .. math::
@@ -99,38 +100,26 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
     True
     """
 
-    _released = ("components_", "reconstruction_err_", "loss_curve_", "n_iter_", "sum_WX_", "sum_WW_", "n_features_in_")
-
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        outliers: float | None = None,
-        outlier_bound: float = np.inf,
-        init: Any = "nndsvd",
-        schedule: str = "sweep",
-        max_iter: int = 200,
-        tol: float = 1e-5,
-        l1_W: float = 0.0,
-        l2_W: float = 0.0,
-        l1_T: float = 0.0,
-        l2_T: float = 0.0,
-        forget_factor: float = 0.7,
-        random_state: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.outliers = outliers
-        self.outlier_bound = outlier_bound
-        self.init = init
-        self.schedule = schedule
-        self.max_iter = max_iter
-        self.tol = tol
-        self.l1_W = l1_W
-        self.l2_W = l2_W
-        self.l1_T = l1_T
-        self.l2_T = l2_T
-        self.forget_factor = forget_factor
-        self.random_state = random_state
+    n_components: int = public(default=10, kw_only=False)
+    outliers: float | None = public(default=None)
+    outlier_bound: float = public(default=np.inf)
+    init: Any = public(default="nndsvd")
+    schedule: str = public(default="sweep")
+    max_iter: int = public(default=200)
+    tol: float = public(default=1e-5)
+    l1_W: float = public(default=0.0)
+    l2_W: float = public(default=0.0)
+    l1_T: float = public(default=0.0)
+    l2_T: float = public(default=0.0)
+    forget_factor: float = public(default=0.7)
+    random_state: int = public(default=0)
+    components_: NDArray[Any] = released()
+    reconstruction_err_: float = released()
+    loss_curve_: NDArray[np.float64] = released()
+    n_iter_: int = released()
+    sum_WX_: NDArray[np.float64] = released()
+    sum_WW_: NDArray[np.float64] = released()
+    n_features_in_: int = released()
 
     def fit(self, X: Any, y: Any = None) -> NMF:
         """Learn the dictionary of the rows of `X`."""

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 
 from tacit.channel import Clear, Outcome, Program, Split, Step, on_public_data, run
 from tacit.errors import InvalidInputError, PrivacyWarning, words
+from tacit.factor.base import learned, public, released
 from tacit.factor.centred_moments import SPLIT, CentredMoments, centred_moments_program
 from tacit.factor.input import check_components, validated
 from tacit.factor.nmf.estimator import NMF
@@ -35,7 +36,7 @@ UNPROTECTED = (
 )
 
 
-class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
     r"""Non-negative matrix factorisation X ~ W T with a differentially private dictionary T.
 
     Parameters
@@ -101,44 +102,21 @@ class PrivateNMF(PrivateFit, TransformerMixin, BaseEstimator):  # type: ignore[m
     True
     """
 
-    _released = ("components_", "n_features_in_")
+    _unprotected_methods = ("published",)
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        row_norm: float = 1.0,
-        outliers: float | None = None,
-        method: str = "moments",
-        start: Any = "free",
-        rounds: int = 10,
-        sampling_rate: float = 1.0,
-        most_columns: int = 1000,
-        adjacency: str = "add-remove",
-        max_rows: int = 2**20,
-        ledger: Any = None,
-        dataset: str | None = None,
-        insecure_seed: int | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.row_norm = row_norm
-        self.outliers = outliers
-        self.method = method
-        self.start = start
-        self.rounds = rounds
-        self.sampling_rate = sampling_rate
-        self.most_columns = most_columns
-        self.adjacency = adjacency
-        self.max_rows = max_rows
-        self.ledger = ledger
-        self.dataset = dataset
-        self.insecure_seed = insecure_seed
-        self.random_state = random_state
+    n_components: int = public(default=2, kw_only=False)
+    row_norm: float = public(default=1.0)
+    outliers: float | None = public(default=None)
+    method: str = public(default="moments")
+    start: Any = public(default="free")
+    rounds: int = public(default=10)
+    sampling_rate: float = public(default=1.0)
+    most_columns: int = public(default=1000)
+    random_state: int = public(default=0)
+    components_: NDArray[np.float64] = released()
+    n_features_in_: int = released()
+    components_by_round_: NDArray[np.float64] = learned()
+    clipped_share_: float = learned()
 
     def fit(self, X: Any, y: Any = None) -> PrivateNMF:
         """Learn and release the dictionary of the rows of `X` (dense or sparse, not negative)."""

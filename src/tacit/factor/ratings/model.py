@@ -9,44 +9,34 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
+from tacit.factor.base import learned, public, released
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.evaluation import Evaluation, ranking_scores, rating_errors
 from tacit.factor.ratings.table import Ids, RatingTable, as_ratings, read_ratings
 from tacit.factor.saved import SavedModel
 from tacit.validation import check_choice, check_count
 
-ITEM_SIDE = (
-    "global_mean_",
-    "item_biases_",
-    "item_factors_",
-    "item_variances_",
-    "item_ids_",
-    "user_precision_",
-    "noise_",
-    "least_",
-    "greatest_",
-)
-
 
 class RatingModel(SavedModel):
-    """Mixin of recommenders.
+    """Base of recommenders.
 
     A fit ends with `_keep`. The users' ratings and factors are kept in memory only, under private names; `save` writes
     what describes items.
     """
 
-    global_mean_: float
-    item_biases_: NDArray[np.float64]
-    item_factors_: NDArray[Any]
-    item_variances_: NDArray[Any]
-    item_ids_: Any
-    user_precision_: NDArray[Any]
-    noise_: float
-    least_: float
-    greatest_: float
-    rating_range: tuple[float, float] | None
-    _table: RatingTable
-    _users: NDArray[Any]
+    rating_range: tuple[float, float] | None = public(default=None)
+    global_mean_: float = released()
+    item_biases_: NDArray[np.float64] = released()
+    item_factors_: NDArray[Any] = released()
+    item_variances_: NDArray[Any] = released()
+    item_ids_: Any = released()
+    user_precision_: NDArray[Any] = released()
+    noise_: float = released()
+    least_: float = released()
+    greatest_: float = released()
+    n_duplicates_: int = learned()
+    _table: RatingTable = learned()
+    _users: NDArray[Any] = learned()
 
     def predict(self, users: Any, items: Any, *, unknown: str = "raise") -> NDArray[np.float64]:
         """Return the expected rating of each pair, within the range of ratings.
@@ -152,15 +142,6 @@ class RatingModel(SavedModel):
         self.least_, self.greatest_ = float(least), float(greatest)
         self._table = table
         self._users = items.solve_users(table.ends, table.columns, table.values) if users is None else users
-
-    def save(self, path: Any) -> None:
-        """Write what was learned about the items to one file; no user's ratings or factors are in it."""
-        ids = getattr(self, "item_ids_", ())
-        if not isinstance(ids, np.ndarray) and not all(isinstance(value, str | int | float) for value in ids):
-            raise InvalidInputError(
-                "item ids that are numbers or strings", words("others"), "Only these can be written to a file."
-            )
-        super().save(path)
 
     def _item_side(self) -> ItemSide:
         if not hasattr(self, "item_factors_"):

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from tacit.channel import Clear, Outcome, Program, Sum, run
 from tacit.errors import InvalidInputError, words
+from tacit.factor.base import public, released
 from tacit.factor.ratings.als import BLOCK, ItemSide
 from tacit.factor.ratings.kernels import normal_rows
-from tacit.factor.ratings.model import ITEM_SIDE, RatingModel, check_range
+from tacit.factor.ratings.model import RatingModel, check_range
 from tacit.factor.ratings.non_negative_rows import descend_packed
 from tacit.factor.ratings.table import RatingTable, read_ratings
 from tacit.privacy.guarantee import Guarantee
@@ -89,7 +89,7 @@ def rating_nmf_program(
     return Outcome(side.public())
 
 
-class RatingNMF(RatingModel, BaseEstimator):  # type: ignore[misc]
+class RatingNMF(RatingModel):
     """Non-negative factorisation of the ratings given, without privacy; what is missing does not count as zero.
 
     Parameters
@@ -113,22 +113,11 @@ class RatingNMF(RatingModel, BaseEstimator):  # type: ignore[misc]
         As for `Recommender`; the biases and the mean are zero.
     """
 
-    _released = (*ITEM_SIDE, "rating_mean_")
-
-    def __init__(
-        self,
-        n_factors: int = 10,
-        *,
-        sweeps: int = 30,
-        penalty: float = 0.05,
-        rating_range: tuple[float, float] | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.n_factors = n_factors
-        self.sweeps = sweeps
-        self.penalty = penalty
-        self.rating_range = rating_range
-        self.random_state = random_state
+    n_factors: int = public(default=10, kw_only=False)
+    sweeps: int = public(default=30)
+    penalty: float = public(default=0.05)
+    random_state: int = public(default=0)
+    rating_mean_: float = released()
 
     def fit(self, users: Any, items: Any = None, ratings: Any = None) -> RatingNMF:
         """Learn from ratings, given as to `Recommender.fit`."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.base import BaseEstimator
-
 from tacit.channel import Clear, run
+from tacit.factor.base import public
 from tacit.factor.ratings.als import ItemSide, als_program
-from tacit.factor.ratings.model import ITEM_SIDE, RatingModel, check_range
+from tacit.factor.ratings.model import RatingModel, check_range
 from tacit.factor.ratings.table import read_ratings
 from tacit.privacy.guarantee import Guarantee
 from tacit.validation import check_count, check_seed
 
 
-class Recommender(RatingModel, BaseEstimator):  # type: ignore[misc]
+class Recommender(RatingModel):
     r"""Ratings from biases and factors, :math:`\mu + b_u + c_i + p_u \cdot q_i`, without privacy.
 
     Parameters
@@ -58,20 +57,9 @@ class Recommender(RatingModel, BaseEstimator):  # type: ignore[misc]
     3
     """
 
-    _released = ITEM_SIDE
-
-    def __init__(
-        self,
-        n_factors: int = 16,
-        *,
-        sweeps: int = 25,
-        rating_range: tuple[float, float] | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.n_factors = n_factors
-        self.sweeps = sweeps
-        self.rating_range = rating_range
-        self.random_state = random_state
+    n_factors: int = public(default=16, kw_only=False)
+    sweeps: int = public(default=25)
+    random_state: int = public(default=0)
 
     def fit(self, users: Any, items: Any = None, ratings: Any = None) -> Recommender:
         """Learn from ratings: a data frame, a users x items sparse matrix, or ids of users and items with ratings."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,11 +15,12 @@ from sklearn.base import BaseEstimator
 
 from tacit.channel import Clear, Plan, Split, Step, run
 from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
+from tacit.factor.base import learned, public, released
 from tacit.factor.private import PrivateFit
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.gradient import UNPROTECTED, VALUES_ONLY, gradient_program, published_program
 from tacit.factor.ratings.item_moments import Settings, in_stars, item_program
-from tacit.factor.ratings.model import ITEM_SIDE, RatingModel, check_range
+from tacit.factor.ratings.model import RatingModel, check_range
 from tacit.factor.ratings.table import RatingTable, as_ids, read_ratings
 from tacit.factor.ratings.user_budgets import UserBudgets, budgets_of
 from tacit.privacy.entropy import secure_generator
@@ -33,9 +35,10 @@ STAYS = (
     "differential privacy, or the billboard model): everybody else, together, learns of a user what the release allows, no more"
 )
 CATALOGUE = "the list of items is public: that an item exists says nothing about who rated it"
+NO_CATALOGUE = "no catalogue was given, so that the list of items is public means the items in the data"
 
 
-class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignore[misc]
+class PrivateRecommender(PrivateFit, RatingModel):
     r"""Ratings from biases and factors, :math:`\mu + b_u + c_i + p_u \cdot q_i`, with a private items' side.
 
     Parameters
@@ -105,42 +108,21 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
     """
 
     _unit = "user"
-    _released = (*ITEM_SIDE, "n_factors_", "item_weights_", "user_factors_")
+    _unprotected_methods = ("published",)
 
-    def __init__(
-        self,
-        n_factors: int = 10,
-        *,
-        epsilon: Any = 1.0,
-        delta: float = 1e-6,
-        unit: str = "user",
-        rating_range: tuple[float, float] = (1, 5),
-        method: str = "covariance",
-        rounds: int | None = None,
-        popular_items: int = 250,
-        catalogue: Any = None,
-        adjacency: str = "add-remove",
-        max_rows: int = 2**20,
-        ledger: Any = None,
-        dataset: str | None = None,
-        insecure_seed: int | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.n_factors = n_factors
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
-        self.rating_range = rating_range
-        self.method = method
-        self.rounds = rounds
-        self.popular_items = popular_items
-        self.catalogue = catalogue
-        self.adjacency = adjacency
-        self.max_rows = max_rows
-        self.ledger = ledger
-        self.dataset = dataset
-        self.insecure_seed = insecure_seed
-        self.random_state = random_state
+    n_factors: int = public(default=10, kw_only=False)
+    epsilon: Any = public(default=1.0)
+    unit: str = public(default="user")
+    rating_range: tuple[float, float] | None = public(default=(1, 5))
+    method: str = public(default="covariance")
+    rounds: int | None = public(default=None)
+    popular_items: int = public(default=250)
+    catalogue: Any = public(default=None)
+    random_state: int = public(default=0)
+    n_factors_: int = released()
+    item_weights_: NDArray[np.float64] = released()
+    user_factors_: NDArray[np.float64] = released()
+    _budgets: UserBudgets = learned()
 
     def fit(self, users: Any, items: Any = None, ratings: Any = None) -> PrivateRecommender:
         """Learn from ratings: a data frame, a users x items sparse matrix, or ids of users and items with ratings."""
@@ -148,6 +130,7 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
         table = read_ratings(users, items, ratings, rating_range=(least, greatest), catalogue=self.catalogue)
         middle, half = (least + greatest) / 2, (greatest - least) / 2
         scaled = replace(table, values=(table.values - middle) / half)
+        self.item_ids_ = table.items.values
         given = users if items is None else (as_ids(users, "user"), as_ids(items, "item"), np.asarray(ratings))
         kept: NDArray[np.float64] | None = None
         if self.method == "covariance":
@@ -180,7 +163,7 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
 
     def _without_ids(self) -> PrivateRecommender:
         """Return an estimator that is shown in place of this one: `epsilon` may be a mapping from the users' ids."""
-        if not isinstance(self.epsilon, Mapping):
+        if not isinstance(self.epsilon, Mapping | np.ndarray | list | tuple):
             return self
         return type(self)(**{**self.get_params(deep=False), "epsilon": "one per user"})
 
@@ -208,7 +191,7 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
 
     def _fit_covariance(self, table: RatingTable, given: Any) -> Any:
         rounds = 4 if self.rounds is None else self.rounds
-        self._budgets: UserBudgets = budgets_of(self.epsilon, self.delta, self.adjacency, table.users, self.max_rows)
+        self._budgets = budgets_of(self.epsilon, self.delta, self.adjacency, table.users, self.max_rows)
         plan = None
         settings = Settings(self.n_factors, rounds, self.popular_items)
         if not math.isinf(self._budgets.largest):
@@ -216,9 +199,7 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
                 self._budgets.largest, self.delta, steps=settings.split, unit=self.unit, adjacency=self.adjacency
             )
         outcome = self._run(given, item_program(table, settings, self._budgets.scales), plan)
-        self.guarantee_ = replace(
-            self.guarantee_, assumptions=(*self.guarantee_.assumptions, STAYS, CATALOGUE, *self._budgets.words)
-        )
+        self.guarantee_ = self.guarantee_.assuming(STAYS, *self._public_items(), *self._budgets.words)
         return ItemSide.learned(outcome), outcome.public["weights"]
 
     def _fit_gradient(self, table: RatingTable, given: Any) -> Any:
@@ -230,7 +211,7 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
             table, n_factors=self.n_factors, step=split["rounds"], random_state=self.random_state
         )
         outcome = self._run(given, program, plan)
-        self.guarantee_ = replace(self.guarantee_, assumptions=(*self.guarantee_.assumptions, VALUES_ONLY, CATALOGUE))
+        self.guarantee_ = self.guarantee_.assuming(VALUES_ONLY, *self._public_items())
         return ItemSide.learned(outcome), outcome.public["users"]
 
     def _fit_published(self, table: RatingTable, span: float) -> Any:
@@ -247,6 +228,17 @@ class PrivateRecommender(PrivateFit, RatingModel, BaseEstimator):  # type: ignor
         outcome = run(program, Clear())
         self.guarantee_ = Guarantee.none(UNPROTECTED)
         return ItemSide.learned(outcome), outcome.public["users"]
+
+    def _public_items(self) -> tuple[str, ...]:
+        return (CATALOGUE,) if self.catalogue is not None else (CATALOGUE, NO_CATALOGUE)
+
+    def _public_parameters(self) -> dict[str, Any]:
+        found = super()._public_parameters()
+        if isinstance(self.epsilon, Mapping | np.ndarray | list | tuple):
+            # who has which budget, and how many users there are, stays; the guarantee states the largest
+            listed = self.epsilon.values() if isinstance(self.epsilon, Mapping) else self.epsilon
+            found["epsilon"] = max((float(one) for one in listed if isinstance(one, numbers.Real)), default=None)
+        return found
 
     def _say_if_biases_only(self) -> None:
         if self.n_factors and not self.n_factors_:

@@ -23,7 +23,8 @@ class Ids:
     Parameters
     ----------
     values : ndarray or list
-        An array if all are numbers or all are strings, sorted; a list in order of first appearance otherwise.
+        An array if all are numbers or all are strings, otherwise a list. Sorted, so that their order does not depend on the
+        order of the data: numbers first, then strings, then others by their type and `repr`.
     """
 
     def __init__(self, values: NDArray[Any] | list[Hashable]) -> None:
@@ -194,16 +195,36 @@ def as_ids(ids: Any, name: str) -> NDArray[Any]:
         array[:] = listed
     if array.ndim != 1:
         raise InvalidInputError(f"{name} ids in one dimension", kind_of(array), "Give one id per rating.")
-    if array.dtype.kind == "O":
-        kinds = {type(value) for value in array.tolist()}
+    if array.dtype.kind not in "biufcmMSU":
+        _check_objects(array, name)
+        plain = [_plain_id(value) for value in array.tolist()]
+        kinds = {type(value) for value in plain}
         if kinds <= {int} or kinds == {str}:
-            array = np.array(array.tolist())
+            array = np.array(plain)
         else:
-            _check_objects(array, name)
+            array = np.empty(len(plain), dtype=object)
+            array[:] = plain
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise InvalidInputError(f"{name} ids without gaps", words("NaN"), "Drop the ratings without an id.")
     found: NDArray[Any] = array
     return found
+
+
+def _plain_id(value: Any) -> Any:
+    """Return the one form of ids that are equal: 1, 1.0, True and NumPy's numbers are the same id."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    return value
+
+
+def _id_order(value: Any) -> tuple[int, Any, str]:
+    if isinstance(value, int | float):
+        return 0, value, ""
+    if isinstance(value, str):
+        return 1, value, ""
+    return 2, type(value).__name__, repr(value)
 
 
 def _check_objects(array: NDArray[Any], name: str) -> None:
@@ -248,9 +269,9 @@ def indexed(ids: NDArray[Any]) -> tuple[Ids, NDArray[np.int64]]:
     if ids.dtype.kind != "O":
         distinct, codes = np.unique(ids, return_inverse=True)
         return Ids(distinct), codes.astype(np.int64)
-    place: dict[Hashable, int] = {}
-    codes = np.fromiter((place.setdefault(value, len(place)) for value in ids.tolist()), np.int64, len(ids))
-    return Ids(list(place)), codes
+    known = sorted(set(ids.tolist()), key=_id_order)
+    place = {value: index for index, value in enumerate(known)}
+    return Ids(known), np.fromiter((place[value] for value in ids.tolist()), np.int64, len(ids))
 
 
 def _split(data: Any) -> tuple[Any, Any, Any, tuple[int, int] | None]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Outcome, Program
 from tacit.errors import InvalidInputError, parameter
+from tacit.factor.base import public, released
 from tacit.factor.holders import AmongHolders
 from tacit.factor.input import check_components, validated
 from tacit.factor.nmf.products import Table
@@ -19,27 +20,20 @@ from tacit.factor.svd.program import Settings, svd_program
 from tacit.validation import check_count, check_non_negative, check_seed
 
 
-class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, SavedModel, BaseEstimator):  # type: ignore[misc]
+class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, SavedModel):  # type: ignore[misc]
     """What `SVD` and `PCA` have in common: parameters, fitting, projecting onto the components and back."""
 
-    _released: ClassVar[tuple[str, ...]] = ("components_", "singular_values_", "n_iter_", "residual_", "n_features_in_")
-
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        hide_singular_values: bool = True,
-        oversample: int = 10,
-        max_iter: int = 100,
-        tol: float = 1e-9,
-        random_state: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.hide_singular_values = hide_singular_values
-        self.oversample = oversample
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    n_components: int = public(default=10, kw_only=False)
+    hide_singular_values: bool = public(default=True)
+    oversample: int = public(default=10)
+    max_iter: int = public(default=100)
+    tol: float = public(default=1e-9)
+    random_state: int = public(default=0)
+    components_: NDArray[Any] = released()
+    singular_values_: NDArray[Any] = released()
+    n_iter_: int = released()
+    residual_: float = released()
+    n_features_in_: int = released()
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components of the rows of `X`."""
@@ -72,13 +66,11 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
 
     def _learned(self, outcome: Outcome) -> Self:
         """Take over what a run of `_program` found."""
-        public = outcome.public
-        self.components_ = public["components"].astype(outcome.private["dtype"])
-        self.n_iter_, self.residual_ = public["n_iter"], public["residual"]
-        if "singular_values" in public:
-            self.singular_values_ = public["singular_values"].astype(outcome.private["dtype"])
-        elif hasattr(self, "singular_values_"):
-            del self.singular_values_  # of an earlier fit, when they were not hidden
+        found = outcome.public
+        self.components_ = found["components"].astype(outcome.private["dtype"])
+        self.n_iter_, self.residual_ = found["n_iter"], found["residual"]
+        if "singular_values" in found:
+            self.singular_values_ = found["singular_values"].astype(outcome.private["dtype"])
         return self
 
     def _settings(self) -> Settings:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Outcome, Program
+from tacit.factor.base import released
 from tacit.factor.nmf.products import Table
 from tacit.factor.svd.estimator import Components
 from tacit.factor.svd.program import pca_program
@@ -65,7 +66,9 @@ class PCA(Components):
     array([0, 1])
     """
 
-    _released: ClassVar[tuple[str, ...]] = (*Components._released, "mean_", "n_samples_", "explained_variance_")
+    mean_: NDArray[Any] = released()
+    n_samples_: int = released()
+    explained_variance_: NDArray[Any] = released()
 
     def inverse_transform(self, scores: Any) -> NDArray[Any]:
         """Return the rows that have these scores: the mean plus the components' parts."""
@@ -89,6 +92,4 @@ class PCA(Components):
         if "singular_values" in outcome.public:
             spread = np.square(outcome.public["singular_values"]) / max(self.n_samples_ - 1, 1)
             self.explained_variance_ = spread.astype(outcome.private["dtype"])
-        elif hasattr(self, "explained_variance_"):
-            del self.explained_variance_
         return self

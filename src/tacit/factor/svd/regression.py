@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from tacit.channel import NormedSum, Outcome, Program, Sum
 from tacit.errors import InvalidInputError, kind_of, words
+from tacit.factor.base import released
 from tacit.factor.input import as_numbers
 from tacit.factor.svd.pca import PCA
 from tacit.factor.svd.program import CentredRows, Settings, column_sums, svd_program
@@ -80,7 +81,9 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
     True
     """
 
-    _released: ClassVar[tuple[str, ...]] = (*PCA._released, "score_coef_", "coef_", "intercept_")
+    score_coef_: NDArray[Any] = released()
+    coef_: NDArray[Any] = released()
+    intercept_: float = released()
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components of the rows of `X` and the regression of `y` on their scores."""
