@@ -1,6 +1,7 @@
 """What the fit commands charge, refuse and leave behind, whatever they fit."""
 
 import json
+import zipfile
 
 import numpy as np
 import polars as pl
@@ -211,3 +212,17 @@ def test_an_epsilon_that_protects_nothing_is_refused(epsilon, faces, tmp_path):
     found = invoke("fit", "nmf", faces, "-k", 2, "--epsilon", epsilon, "--output", tmp_path / "out")
     assert isinstance(found.exception, InvalidInputError)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_model_holds_neither_the_fingerprint_nor_the_place_of_the_data(faces, tmp_path):
+    book = Ledger(tmp_path / "ledger.db")
+    name = tacit.fingerprint(faces)
+    book.open_account(name, 3.0, 1e-6)
+    out = tmp_path / "out"
+    found = invoke("fit", "nmf", faces, "-k", 2, "--epsilon", 1, "--ledger", book.path, "--output", out)
+    assert found.exit_code == 0, found.exception
+    (model,) = (out / "model").iterdir()
+    with zipfile.ZipFile(model) as archive:
+        inside = b"".join(archive.read(entry) for entry in archive.namelist())
+    for secret in (name, name.removeprefix("sha256:"), str(faces), str(tmp_path), "ledger.db"):
+        assert secret.encode() not in inside
