@@ -74,7 +74,7 @@ def remember_scattering() -> None:
 
 
 def fit(data: Data, epsilon: float, **settings: Any) -> PrivateBayesianClassifier:
-    return PrivateBayesianClassifier(epsilon=epsilon, delta=DELTA, **settings).fit(*data[:2])
+    return PrivateBayesianClassifier(epsilon=epsilon, delta=DELTA, classes=range(10), **settings).fit(*data[:2])
 
 
 def figures(model: PrivateBayesianClassifier, data: Data) -> tuple[float, ...]:
@@ -141,6 +141,7 @@ def opacus(threads: int) -> None:
 
 def _compare_steps(rows: np.ndarray, labels: np.ndarray, threads: int) -> None:
     learner = Learner(perceptron(784, (1000,), 10, 0))
+    learner.use_chain()
     given = torch.from_numpy(rows).float(), torch.from_numpy(labels)
 
     def ours() -> None:

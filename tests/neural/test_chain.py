@@ -1,23 +1,24 @@
-"""An example's numbers are the same, to the bit, whoever else is in the batch."""
-
-import copy
+"""The numbers of an example in a chain are the same, to the bit, whatever else is in the batch."""
 
 import pytest
 import torch
 from torch import nn
 
 from tacit.neural.chain import BLOCK, Chain, _equal
-from tacit.neural.gradients import _squares, classification_loss
+from tacit.neural.gradients import classification_loss
 from tacit.neural.network import perceptron
 
 
-def chain_of(network, dtype=None):
+def chain_of(network, dtype=torch.float32, block=None):
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for value in network.parameters():
             value.add_(torch.randn(value.shape, generator=generator, dtype=value.dtype))
-    found = Chain.of(network.eval(), dict(network.named_parameters()))
-    return found if dtype is None else Chain(found._parts, dtype)
+    chain = Chain.of(network.eval(), dict(network.named_parameters()), dtype)
+    if block is not None:
+        chain = Chain(chain._parts, dtype, block)
+    chain.copy_weights()
+    return chain
 
 
 def examples(count, width, classes):
@@ -29,7 +30,9 @@ def relu(width, hidden, classes):
     return nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 
-@pytest.mark.parametrize("dtype", [None, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("dtype", "block"), [(torch.float32, None), (torch.float64, None), (torch.float32, 1), (torch.float64, 1)]
+)
 @pytest.mark.parametrize(
     ("build", "width", "classes"),
     [
@@ -37,45 +40,58 @@ def relu(width, hidden, classes):
         (lambda: perceptron(313, (77, 5), 3, 0), 313, 3),
         (lambda: relu(40, 130, 10), 40, 10),
         (lambda: nn.Linear(3, 2), 3, 2),
+        (lambda: nn.Linear(40_000, 2), 40_000, 2),  # so wide that torch splits the norm of a single row among threads
     ],
 )
-def test_company_does_not_matter(build, width, classes, dtype):
-    chain = chain_of(build(), dtype)
-    if not Chain(chain._parts, chain.dtype).rows_stand_alone():
-        pytest.skip("this machine rounds a row by where it stands, which is seen before a fit")
-    rows, labels = examples(2 * BLOCK + 37, width, classes)
-    whole = copy.deepcopy(chain.passed(rows, labels, classification_loss))
-    for way in (torch.arange(1, len(rows)), torch.tensor([BLOCK + 20]), torch.randperm(len(rows))):
-        part = chain.passed(rows[way], labels[way], classification_loss)
-        assert _equal(part, whole, way)
-        for name in chain.layers:  # the norms by which examples are clipped
-            assert torch.equal(_squares(part.slopes[name]), _squares(whole.slopes[name])[way])
-            assert torch.equal(_squares(part.inputs[name]), _squares(whole.inputs[name])[way])
+def test_results_do_not_depend_on_the_batch(build, width, classes, dtype, block):
+    chain = chain_of(build(), dtype, block)
+    rows, labels = examples(BLOCK + 37, width, classes)
+    whole = chain.passed(rows, labels, classification_loss)
+    for selection in (torch.arange(1, len(rows)), torch.tensor([BLOCK + 20]), torch.randperm(len(rows))):
+        part = chain.passed(rows[selection], labels[selection], classification_loss)
+        assert _equal(part, whole, selection)
 
 
-def test_the_look_at_the_machine_sees_rows_that_lean_on_others(monkeypatch):
+def test_blocks_are_single_rows_where_rows_depend_on_each_other(monkeypatch):
     network = perceptron(8, (5,), 3, 0)
     honest = Chain._block
 
     def leaning(self, rows, targets, loss):
-        found = honest(self, rows, targets, loss)
-        found.losses[0] += found.losses[-1] * 2**-40
-        return found
+        results = honest(self, rows, targets, loss)
+        results.losses[0] += results.losses[-1] * 2**-40
+        return results
 
+    assert chain_of(network).block == BLOCK
     monkeypatch.setattr(Chain, "_block", leaning)
-    assert chain_of(network).dtype == torch.float64
-    monkeypatch.setattr(Chain, "rows_stand_alone", lambda self: True)
-    assert chain_of(network).dtype == torch.float32
+    assert chain_of(network).block == 1
 
 
-def test_losses_and_slopes_are_those_of_autograd():
+@pytest.mark.parametrize("block", [None, 1])
+def test_losses_slopes_and_norms_are_those_of_autograd(block):
     network = relu(7, 9, 4).double()
-    chain = chain_of(network, torch.float64)
+    chain = chain_of(network, torch.float64, block)
     rows, labels = examples(11, 7, 4)
-    scores = network(rows.double()).detach().requires_grad_()
+    scores = network(rows.double())
     losses = classification_loss(scores, labels)
-    (slopes,) = torch.autograd.grad(losses.sum(), scores)
-    found = chain.passed(rows, labels, classification_loss)
-    assert torch.allclose(found.losses, losses.detach(), rtol=1e-12)
-    assert torch.allclose(found.slopes["2."], slopes, rtol=1e-10, atol=1e-14)
-    assert torch.equal(found.inputs["0."], rows.double())
+    (slopes,) = torch.autograd.grad(losses.sum(), scores, retain_graph=True)
+    passed = chain.passed(rows, labels, classification_loss)
+    assert torch.allclose(passed.losses, losses.detach(), rtol=1e-12)
+    assert torch.allclose(passed.slopes["2."], slopes, rtol=1e-10, atol=1e-14)
+    assert torch.equal(passed.inputs["0."], rows.double())
+    for k, loss in enumerate(losses):
+        for name, value in network.named_parameters():
+            (gradient,) = torch.autograd.grad(loss, value, retain_graph=True)
+            assert float(passed.squares[name][k]) == pytest.approx(float(gradient.square().sum()), rel=1e-10)
+
+
+def test_results_of_a_float32_pass_are_in_float64():
+    chain = chain_of(relu(7, 9, 4))
+    assert chain.dtype == torch.float32
+    passed = chain.passed(*examples(3, 7, 4), classification_loss)
+    for numbers in (passed.losses, *passed.inputs.values(), *passed.slopes.values(), *passed.squares.values()):
+        assert numbers.dtype == torch.float64
+
+
+def test_a_layer_that_works_in_place_is_no_part_of_a_chain():
+    network = nn.Sequential(nn.Linear(6, 5), nn.ReLU(inplace=True), nn.Linear(5, 3))
+    assert Chain.of(network, dict(network.named_parameters())) is None

@@ -22,7 +22,8 @@ from tacit.privacy import gaussian_epsilon
 X, Y = load_digits(return_X_y=True)
 TRAIN, TEST = slice(0, 1400), slice(1400, None)
 INF = math.inf
-QUICK = {"bounds": (0, 16), "sampling_rate": 0.2, "epochs": 2.0, "delta": 1e-4}
+DIGITS = tuple(range(10))
+QUICK = {"bounds": (0, 16), "sampling_rate": 0.2, "epochs": 2.0, "delta": 1e-4, "classes": DIGITS}
 
 
 def classifier(*hidden, **settings):
@@ -164,7 +165,7 @@ def test_saved_and_loaded_it_predicts_the_same(private, tmp_path):
     with np.load(path, allow_pickle=False) as archive:
         header = json.loads(archive["model.json"].tobytes())
         assert set(archive.files) == {"model.json", "weights_", "classes_", "bounds_"}
-    assert not {"loss_curve_", "clipped_share_"} & set(header["values"])
+    assert not {"loss_curve_", "clipped_share_", "dropped_fraction_"} & set(header["values"])
 
 
 def test_a_loaded_module_wants_its_module(tmp_path):
@@ -174,6 +175,8 @@ def test_a_loaded_module_wants_its_module(tmp_path):
     loaded = tacit.load(tmp_path / "network.tacit")
     with pytest.raises(InvalidInputError, match=r"set_params\(module"):
         loaded.predict(X[TEST])
+    with pytest.raises(InvalidInputError, match=r"a module with 385 weights.*one with 650"):
+        loaded.set_params(module=nn.Linear(64, 10)).predict(X[TEST])
     assert np.array_equal(loaded.set_params(module=module).predict(X[TEST]), model.predict(X[TEST]))
 
 
@@ -187,6 +190,75 @@ def test_images_as_a_stack_as_a_list_and_as_rows_are_the_same():
     assert np.array_equal(first.weights_, third.weights_)
     assert first.image_shape_ == [8, 8]
     assert np.array_equal(first.predict(X[TEST]), first.predict(X[TEST].reshape(-1, 8, 8)))
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        ["even", "odd"],
+        ("odd", "even"),
+        np.array(["even", "odd"]),
+        np.array(["even", "odd"], object),
+        np.array(["even", "odd"], np.dtypes.StringDType()),
+        [np.str_("odd"), np.str_("even")],
+    ],
+    ids=["list", "tuple", "text", "objects", "strings", "scalars"],
+)
+@pytest.mark.parametrize("kind", [np.str_, object, np.dtypes.StringDType()], ids=["text", "objects", "strings"])
+def test_text_labels_of_any_type_are_fitted_charged_and_saved(classes, kind, tmp_path):
+    names = np.array(["even", "odd"])[Y % 2].astype(kind)
+    model = classifier(epsilon=2.0, epochs=0.4, classes=classes).fit(X[TRAIN], names[TRAIN])
+    assert model.classes_.tolist() == ["even", "odd"]
+    model.save(tmp_path / "network.tacit")
+    loaded = tacit.load(tmp_path / "network.tacit")
+    assert np.array_equal(loaded.classes_, model.classes_)
+    assert np.array_equal(loaded.predict(X[TEST]), model.predict(X[TEST]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (Y, DIGITS),
+        (Y.astype(np.int8), DIGITS),
+        (Y.astype(float), DIGITS),
+        (Y.astype(object), DIGITS),
+        (Y, [float(digit) for digit in DIGITS]),
+        (Y, np.array(DIGITS, object)),
+        (Y.astype(str), [str(digit) for digit in DIGITS]),
+        (Y[:, None], DIGITS),
+        (Y, (*DIGITS, 10, 11)),
+    ],
+)
+def test_the_classes_are_those_given_whatever_the_labels_type(labels, classes):
+    model = classifier(epsilon=2.0, epochs=0.4, classes=classes).fit(X[TRAIN], labels[TRAIN])
+    assert model.classes_.tolist() == list(classes)
+    assert model.classes_.dtype.kind in "ifU"
+
+
+@pytest.mark.parametrize("settings", [{}, {"insecure_seed": 1}, {"accounting": "DPD-AC"}], ids=str)
+def test_a_private_fit_does_not_read_the_classes_off_the_labels(settings, tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("digits", epsilon=3.0, delta=1e-4)
+    model = classifier(epsilon=2.0, classes=None, ledger=ledger, dataset="digits", **settings)
+    with pytest.raises(InvalidInputError, match=r"`classes`.*for a private fit.*Give classes="):
+        model.fit(X[TRAIN], Y[TRAIN])
+    assert ledger.remaining("digits").spent == 0
+    assert classifier(epsilon=INF, classes=None).fit(X[TRAIN], Y[TRAIN]).classes_.tolist() == list(DIGITS)
+
+
+@pytest.mark.parametrize(
+    "odd", [77, 0.31, "a secret", None, np.nan, True + 10**6], ids=["int", "float", "text", "none", "nan", "large"]
+)
+@pytest.mark.parametrize("kind", [object, None], ids=["objects", "list"])
+def test_a_label_that_is_no_class_is_refused_and_not_shown(odd, kind):
+    labels = [*Y[:300].tolist(), odd]
+    given = np.array(labels, kind) if kind else labels
+    with pytest.raises(
+        InvalidInputError, match="among the 10 classes given; got a label that is not one of them"
+    ) as error:
+        classifier(epsilon=2.0).fit(X[:301], given)
+    for shown in ("77", "0.31", "secret", "nan", "1000001", "301", "300"):
+        assert shown not in str(error.value).replace("Name", "")
 
 
 def test_it_is_a_scikit_learn_classifier_with_names_for_classes():
@@ -210,13 +282,18 @@ def test_bounds_cut_off_and_are_counted():
 @pytest.mark.parametrize(
     ("X_given", "y_given", "settings", "message"),
     [
-        (X, Y + 0.5, {}, "labels that are classes.*continuous"),
-        (X, np.where(Y > 3, np.nan, 1.0), {}, "labels"),
-        (X, np.zeros(len(X), int), {}, "at least two classes; got one class"),
+        (X, Y + 0.5, {"epsilon": INF, "classes": None}, "labels that are classes.*continuous"),
+        (X, np.where(Y > 3, np.nan, 1.0), {"epsilon": INF, "classes": None}, "labels"),
+        (X, np.zeros(len(X), int), {"epsilon": INF, "classes": None}, "at least two classes; got one class. Give"),
+        (X, Y, {"classes": (3,)}, "at least two classes; got one class. Give"),
+        (X, Y, {"classes": ()}, "at least two classes; got none"),
         (X, Y[:-1], {}, "one label per row; got more or fewer"),
+        (X, np.stack([Y, Y], axis=1), {}, "one label per row; got several columns"),
+        (X, [[0], [1, 2]], {}, "one label per row; got lists of several lengths"),
         (X, None, {}, "label for every row"),
-        (X, Y, {"classes": (0, 1, 2)}, "labels among the 3 classes given; got other labels"),
-        ([np.zeros((4, 4)), np.zeros((4, 5))], [0, 1], {}, "images of one size; got images of different sizes"),
+        (X, Y, {"classes": (0, 1, 2)}, "labels among the 3 classes given; got a label that is not one of them"),
+        (X, Y.astype(str), {}, "labels among the 10 classes given; got a label that is not one of them"),
+        ([np.zeros((4, 4)), np.zeros((4, 5))], [0, 1], {}, "images of one size; got images of several sizes"),
         (X, Y, {"bounds": (1, 0)}, "low < high"),
         (X, Y, {"bounds": 3}, "low < high"),
         (X, Y, {"features": "wavelets"}, "features to be one of"),
@@ -243,7 +320,7 @@ def test_an_epsilon_too_small_for_the_steps_names_the_noise_and_what_to_change()
 
 
 def test_noise_beyond_what_the_batch_can_say_is_warned_of():
-    with pytest.warns(PrivacyWarning, match="exceeds what about"):
+    with pytest.warns(PrivacyWarning, match="exceeds the total of a batch"):
         classifier(epsilon=2e-3, epochs=2.0, insecure_seed=2).fit(X[:300], Y[:300])
 
 
@@ -260,15 +337,27 @@ class Breaks(nn.Module):
         return scores * torch.where((self.layer.weight - self.start).abs().max() > 0, torch.nan, 1.0)
 
 
-def test_a_loss_that_is_no_number_stops_and_charges_what_was_released(tmp_path):
+def test_losses_that_are_no_numbers_do_not_stop_a_fit(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("digits", epsilon=3.0, delta=1e-4)
     model = PrivateBayesianClassifier(module=Breaks(), **QUICK, epsilon=2.0, ledger=ledger, dataset="digits")
-    with pytest.raises(DivergedError, match=r"not a number in step 2 of 10\. The 1 noisy gradients"):
+    model.fit(X[TRAIN], Y[TRAIN])
+    assert ledger.remaining("digits").spent == pytest.approx(2.0, abs=0.02)
+    assert np.isfinite(model.weights_).all()
+    # all examples of the nine steps after the first are dropped
+    assert model.dropped_fraction_ == pytest.approx(0.9, abs=0.03)
+    assert np.isfinite(model.loss_curve_[0])
+    assert np.isnan(model.loss_curve_[1:]).all()
+
+
+def test_weights_that_overflow_stop_a_fit_and_what_was_released_is_charged(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("digits", epsilon=3.0, delta=1e-4)
+    # the prior alone makes the weights grow by a factor of about a thousand per step, whatever the data
+    model = classifier(epsilon=2.0, epochs=20.0, prior=1e-3, ledger=ledger, dataset="digits")
+    with pytest.raises(DivergedError, match=r"finite weights.*after step \d+ of 100.*charged"):
         model.fit(X[TRAIN], Y[TRAIN])
-    # one step and the count of ten steps and the count
-    assert 0.1 < ledger.remaining("digits").spent < 1.3
-    assert sum(release.count for release in ledger.history("digits")[0].settled) == 2
+    assert 0.1 < ledger.remaining("digits").spent < 2.0
     assert not hasattr(model, "weights_")
 
 

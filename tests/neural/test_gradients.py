@@ -1,13 +1,16 @@
-"""Clipped totals are those of single examples, one by one, whichever way they are computed."""
+"""Clipped totals are those of single examples, one by one, with every engine."""
+
+import math
+from fractions import Fraction
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from tacit.neural.chain import Chain
-from tacit.neural.gradients import Learner
+from tacit.neural.gradients import Engine, Learner
 from tacit.neural.network import perceptron
+from tacit.neural.trial import choose_engine
 
 
 def examples(n=7, width=6, classes=3):
@@ -101,18 +104,33 @@ NETWORKS = {
 }
 
 
-@pytest.fixture
-def float64(monkeypatch):
-    """Make chains compute as they do where rows do not stand alone."""
-    monkeypatch.setattr(Chain, "rows_stand_alone", lambda self: False)
+CHAINS = {"linear", "two hidden layers", "no bias", "a bare layer", "all sorts"}
 
 
-@pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("name", NETWORKS)
+def learner_with(network, engine, dtype=torch.float64, **settings):
+    learner = Learner(network, **settings)
+    if engine is Engine.CHAIN:
+        assert learner.use_chain(dtype)
+    else:
+        learner.use_formed_gradients(engine)
+    return learner
+
+
+def engines(*names):
+    """Every network with every engine that can be used for it."""
+    return [
+        pytest.param(name, engine, id=f"{name}, {engine.name}")
+        for name in names or NETWORKS
+        for engine in Engine
+        if engine is not Engine.CHAIN or name in CHAINS
+    ]
+
+
+@pytest.mark.parametrize(("name", "engine"), engines())
 @pytest.mark.parametrize("per_layer", [False, True])
 @pytest.mark.parametrize("clip", [0.2, 100.0])
-def test_totals_are_those_of_single_examples(name, per_layer, clip):
-    learner = Learner(stirred(NETWORKS[name]().double().eval()), per_layer=per_layer)
+def test_totals_are_those_of_single_examples(name, engine, per_layer, clip):
+    learner = learner_with(stirred(NETWORKS[name]().double().eval()), engine, per_layer=per_layer)
     rows, labels = examples()
     totals, losses = learner.clipped_totals(rows, labels, clip)
     expected = one_by_one(learner, rows, labels, clip)
@@ -122,11 +140,9 @@ def test_totals_are_those_of_single_examples(name, per_layer, clip):
     assert torch.allclose(losses, cross_entropy(learner.network(rows), labels, reduction="none"))
 
 
-@pytest.mark.parametrize("name", ["linear", "two hidden layers", "no bias", "a bare layer", "all sorts"])
-def test_totals_in_float32_differ_by_its_rounding(name, monkeypatch):
-    monkeypatch.setattr(Chain, "rows_stand_alone", lambda self: True)
-    learner = Learner(stirred(NETWORKS[name]().double().eval()))
-    assert learner._chain.dtype == torch.float32
+@pytest.mark.parametrize("name", sorted(CHAINS))
+def test_totals_in_float32_differ_by_its_rounding(name):
+    learner = learner_with(stirred(NETWORKS[name]().double().eval()), Engine.CHAIN, torch.float32)
     rows, labels = examples(300)
     totals, _ = learner.clipped_totals(rows, labels, 0.2)
     expected = one_by_one(learner, rows, labels, 0.2)["gradient"]
@@ -134,25 +150,165 @@ def test_totals_in_float32_differ_by_its_rounding(name, monkeypatch):
     assert 0 < float((totals["gradient"] - expected).norm()) < 1e-5 * float(expected.norm())
 
 
-def test_which_networks_take_the_quick_way():
-    quick = {name for name, build in NETWORKS.items() if Learner(build().double())._chain is not None}
-    assert quick == {"linear", "two hidden layers", "no bias", "a bare layer", "all sorts"}
+def test_which_engine_is_chosen():
+    rows, labels = examples(128)
+    chosen = {}
+    for name, build in NETWORKS.items():
+        learner = Learner(build().double().eval())
+        choose_engine(learner, rows, labels, 1.0)
+        chosen[name] = learner.engine
+    assert {name for name, engine in chosen.items() if engine is Engine.CHAIN} == CHAINS
+    assert {engine for name, engine in chosen.items() if name not in CHAINS} == {Engine.VMAP}
 
 
-def test_one_example_moves_a_total_by_no_more_than_the_clipping_norm():
-    learner = Learner(stirred(perceptron(6, (5,), 3, 0)))
-    rows, labels = examples()
-    rows[-1] *= 1e6
+def exact_norm(vector):
+    """The norm as an exact square, for comparisons without rounding."""
+    return sum(Fraction(number) ** 2 for number in vector.tolist())
+
+
+MAGNITUDES = [0.0, 5e-324, 1e-310, 1e-30, 0.5, 1.0, 1 + 2**-30, 3.0, 1e30, 1e150]
+
+
+@pytest.mark.parametrize("engine", Engine)
+@pytest.mark.parametrize("magnitude", MAGNITUDES)
+@pytest.mark.parametrize("clip", [1.0, 0.1, 1e-3])
+def test_the_norm_of_a_contribution_keeps_the_bound_at_any_magnitude(engine, magnitude, clip):
+    class Scaled(nn.Linear):
+        """Its gradient is `magnitude` times that of a linear layer, by a fixed factor that takes no part in the scores."""
+
+        def forward(self, x):
+            scores = super().forward(x)
+            return scores.detach() + magnitude * (scores - scores.detach())
+
+    network = perceptron(6, (5,), 3, 0) if engine is Engine.CHAIN else Scaled(6, 3).double()
+    learner = learner_with(stirred(network.eval()), engine, torch.float32)
+    rows, labels = examples(1)
+    if engine is Engine.CHAIN:
+        rows = rows * magnitude  # the first layer's gradient grows with its input
+    totals, _ = learner.clipped_totals(rows, labels, clip)
+    assert bool(torch.isfinite(totals["gradient"]).all())
+    assert exact_norm(totals["gradient"]) <= (Fraction(clip) * (1 + Fraction(2) ** -30)) ** 2
+
+
+@pytest.mark.parametrize("engine", Engine)
+def test_a_gradient_of_exactly_the_clipping_norm_is_left_alone(engine):
+    learner = learner_with(stirred(perceptron(6, (5,), 3, 0)), engine)
+    rows, labels = examples(1)
+    whole, _ = learner.clipped_totals(rows, labels, math.inf)
+    norm = float(whole["gradient"].norm())
+    for clip in (norm, math.nextafter(norm, 0), math.nextafter(norm, math.inf)):
+        clipped, _ = learner.clipped_totals(rows, labels, clip)
+        assert torch.allclose(clipped["gradient"], whole["gradient"], rtol=1e-14)
+        assert exact_norm(clipped["gradient"]) <= (Fraction(clip) * (1 + Fraction(2) ** -30)) ** 2
+
+
+@pytest.mark.parametrize("engine", Engine)
+def test_one_example_moves_a_total_by_no_more_than_the_clipping_norm(engine):
+    learner = learner_with(stirred(perceptron(6, (5,), 3, 0)), engine, torch.float32)
+    rows, labels = examples(140)
+    rows[70] *= 1e6
     whole, _ = learner.clipped_totals(rows, labels, 0.5)
-    without, _ = learner.clipped_totals(rows[:-1], labels[:-1], 0.5)
-    assert float((whole["gradient"] - without["gradient"]).norm()) <= 0.5 * (1 + 1e-12)
+    others = torch.arange(140) != 70
+    without, _ = learner.clipped_totals(rows[others], labels[others], 0.5)
+    # the difference is exact; 140 contributions were rounded when they were added
+    difference = [
+        Fraction(a) - Fraction(b) for a, b in zip(*(t["gradient"].tolist() for t in (whole, without)), strict=True)
+    ]
+    reserve = 1 + Fraction(2) ** -30 + 2 * 140**2 * Fraction(2) ** -53
+    assert Fraction(1, 16) < sum(number**2 for number in difference) <= (Fraction(1, 2) * reserve) ** 2
 
 
-@pytest.mark.usefixtures("float64")
-def test_frozen_parameters_stay_out():
+class Root(nn.Module):
+    """The gradient of a row with an entry of zero is not finite."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.layer = nn.Parameter(torch.ones(6)), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.layer(torch.sqrt((self.scale * x).abs()))
+
+
+class Raises(nn.Module):
+    """Fails for some rows, as a look-up of a word that is not in a table would."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.register_buffer("table", torch.ones(4))
+
+    def forward(self, x):
+        places = torch.where(x[:, :1] == 0, 9, 1)
+        return self.layer(x) * torch.gather(self.table.expand(len(x), -1), 1, places)
+
+
+def overflowing():
+    """Finite weights whose product overflows float32."""
+    network = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)).double()
+    with torch.no_grad():
+        network[0].weight[:, 1:] = 0.1
+        network[0].weight[:, 0] = 1e38
+        network[0].bias[:] = 1.0
+    return network
+
+
+@pytest.mark.parametrize(
+    ("build", "engine"),
+    [
+        (Root, Engine.VMAP),
+        (Root, Engine.ONE_BY_ONE),
+        (Raises, Engine.VMAP),
+        (Raises, Engine.ONE_BY_ONE),
+        (overflowing, Engine.CHAIN),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 3, 130, 139])
+@pytest.mark.parametrize("per_layer", [False, True])
+def test_an_example_without_a_finite_gradient_contributes_exactly_zero(build, engine, place, per_layer):
+    learner = learner_with(build().double().eval(), engine, torch.float32, per_layer=per_layer)
+    rows, labels = examples(140)
+    rows = rows.abs() + 0.01
+    if build is overflowing:
+        rows[:, 0], rows[place] = 0.0, 100.0
+    else:
+        rows[place, 0] = 0.0
+    totals, losses = learner.clipped_totals(rows, labels, 0.5)
+    assert losses.isnan().nonzero().flatten().tolist() == [place]
+    only, _ = learner.clipped_totals(rows[place : place + 1], labels[place : place + 1], 0.5)
+    others = torch.arange(140) != place
+    without, _ = learner.clipped_totals(rows[others], labels[others], 0.5)
+    for group, total in totals.items():
+        assert float(only[group].abs().max()) == 0.0
+        assert bool(torch.isfinite(total).all())
+        assert float(total.norm()) > 1.0
+        # equal but for the rounding of 140 additions, whose order is another
+        assert torch.allclose(total, without[group], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "engine"), engines("two hidden layers", "convolution", "layer norm", "shared layer"))
+@pytest.mark.parametrize("per_layer", [False, True])
+def test_a_contribution_has_the_same_bits_in_any_batch(name, engine, per_layer):
+    """Alone, first, last, among other rows and in another block: what one example adds does not depend on the others."""
+    learner = learner_with(stirred(NETWORKS[name]().double().eval()), engine, torch.float32, per_layer=per_layer)
+    rows, labels = examples(150)
+    alone, _ = learner.clipped_totals(rows[:1], labels[:1], 0.2)
+    # all others get a gradient of zero: a loss that does not depend on the weights
+    learner.loss = lambda scores, given: torch.where(
+        given < 0, 0.0, cross_entropy(scores, given.clamp(min=0), reduction="none")
+    )
+    for place in (0, 1, 64, 127, 128, 149):
+        batch, quiet = rows.roll(place, 0), torch.full((150,), -1)
+        quiet[place] = labels[0]
+        totals, _ = learner.clipped_totals(batch, quiet, 0.2)
+        for group, total in totals.items():
+            assert torch.equal(total, alone[group])
+
+
+@pytest.mark.parametrize("engine", Engine)
+def test_frozen_parameters_stay_out(engine):
     network = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).double()
     network[0].requires_grad_(False)
-    learner = Learner(network)
+    learner = learner_with(network, engine)
     rows, labels = examples()
     totals, _ = learner.clipped_totals(rows, labels, 1.0)
     assert totals["gradient"].shape == (learner.size,) == (18,)
@@ -160,25 +316,37 @@ def test_frozen_parameters_stay_out():
     assert torch.allclose(totals["gradient"], expected["gradient"], rtol=1e-10, atol=1e-13)
 
 
-@pytest.mark.parametrize("build", NETWORKS.values())
-def test_new_weights_are_used_after_gradients_were_taken(build):
-    learner = Learner(stirred(build().double().eval()))
+@pytest.mark.parametrize(("name", "engine"), engines())
+def test_new_weights_are_used_after_gradients_were_taken(name, engine):
+    learner = learner_with(stirred(NETWORKS[name]().double().eval()), engine)
     rows, labels = examples()
     learner.clipped_totals(rows, labels, 1.0)
     before = learner.scores(rows)
     learner.set_weights(1.5 * learner.weights())
     assert not torch.allclose(learner.scores(rows), before)
     _, losses = learner.clipped_totals(rows, labels, 1.0)
-    assert torch.allclose(losses, cross_entropy(learner.scores(rows), labels, reduction="none"), rtol=1e-4)
+    assert torch.allclose(losses, cross_entropy(learner.scores(rows), labels, reduction="none"), rtol=1e-10)
 
 
-def test_an_empty_sample_has_a_total_of_zero():
-    for build in NETWORKS.values():
-        learner = Learner(build().double().eval())
-        totals, losses = learner.clipped_totals(*examples(0), 1.0)
-        assert float(totals["gradient"].abs().sum()) == 0.0
-        assert totals["gradient"].shape == (learner.size,)
-        assert len(losses) == 0
+@pytest.mark.parametrize(("name", "engine"), engines())
+def test_an_empty_sample_has_a_total_of_zero(name, engine):
+    learner = learner_with(NETWORKS[name]().double().eval(), engine)
+    totals, losses = learner.clipped_totals(*examples(0), 1.0)
+    assert float(totals["gradient"].abs().sum()) == 0.0
+    assert totals["gradient"].shape == (learner.size,)
+    assert len(losses) == 0
+
+
+def test_scores_leave_the_rows_as_they_are():
+    class Doubles(nn.Linear):
+        def forward(self, x):
+            return super().forward(x.mul_(2))
+
+    learner = Learner(Doubles(6, 3).double())
+    rows, _ = examples()
+    before = rows.clone()
+    assert torch.equal(learner.scores(rows), learner.scores(rows))
+    assert torch.equal(rows, before)
 
 
 def test_weights_go_in_as_they_came_out():
@@ -188,10 +356,9 @@ def test_weights_go_in_as_they_came_out():
     assert torch.equal(learner.weights(), vector)
 
 
-@pytest.mark.usefixtures("float64")
 def test_the_totals_of_opacus_are_the_same():
     opacus = pytest.importorskip("opacus", reason="opacus is not installed")
-    learner = Learner(stirred(perceptron(6, (5,), 3, 0)))
+    learner = learner_with(stirred(perceptron(6, (5,), 3, 0)), Engine.CHAIN)
     rows, labels = examples()
     wrapped = opacus.GradSampleModule(stirred(perceptron(6, (5,), 3, 0)), loss_reduction="sum")
     cross_entropy(wrapped(rows), labels, reduction="sum").backward()

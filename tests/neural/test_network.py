@@ -10,13 +10,6 @@ from tacit.neural import PrivateBayesianClassifier
 from tacit.neural.network import perceptron, prepared
 
 
-class Centred(nn.Module):
-    """Mixes examples without being a layer that anyone knows."""
-
-    def forward(self, x):
-        return x - x.mean(dim=0)
-
-
 def with_layer(layer):
     return nn.Sequential(nn.Linear(4, 3), layer, nn.Linear(3, 2))
 
@@ -28,12 +21,20 @@ def with_layer(layer):
         (nn.LazyBatchNorm1d(), "LazyBatchNorm1d"),
         (nn.SyncBatchNorm(3), "SyncBatchNorm"),
         (nn.InstanceNorm1d(3, track_running_stats=True), "InstanceNorm1d"),
-        (Centred(), "Centred"),
     ],
 )
 def test_layers_that_mix_examples_are_refused_by_name(layer, name):
     with pytest.raises(InvalidInputError, match=rf"{name} at '1'.*mixes the examples.*GroupNorm"):
         prepared(with_layer(layer), 4, 2)
+
+
+def test_layers_do_not_work_in_place_in_the_copy():
+    module = with_layer(nn.ReLU(inplace=True))
+    network = prepared(module, 4, 2)
+    assert not network[1].inplace
+    assert module[1].inplace
+    rows = torch.randn(5, 4)
+    assert torch.allclose(network(rows.double()), module(rows).double(), atol=1e-6)
 
 
 @pytest.mark.parametrize("layer", [nn.LayerNorm(3), nn.GroupNorm(1, 3), nn.Dropout(0.5), nn.Tanh()])
@@ -47,7 +48,7 @@ def test_the_module_given_is_left_alone():
     module = with_layer(nn.Tanh())
     before = [value.detach().clone() for value in module.parameters()]
     rows = np.random.default_rng(0).random((40, 4))
-    PrivateBayesianClassifier(module=module, epsilon=5.0, epochs=2).fit(rows, np.arange(40) % 2)
+    PrivateBayesianClassifier(module=module, epsilon=5.0, epochs=2, classes=(0, 1)).fit(rows, np.arange(40) % 2)
     assert all(torch.equal(first, second) for first, second in zip(before, module.parameters(), strict=True))
     assert module.training
     assert next(module.parameters()).dtype == torch.float32
@@ -60,6 +61,7 @@ def test_the_module_given_is_left_alone():
         (nn.Linear(4, 5), "2 numbers per example.*shape .4, 5."),
         (nn.Linear(7, 2), "rows of 4 numbers"),
         (nn.Tanh(), "parameters to learn"),
+        (nn.GRU(4, 2), "2 numbers per example; got an output of type tuple"),
     ],
 )
 def test_modules_that_cannot_be_used(module, message):

@@ -55,7 +55,7 @@ def test_calibrated_predictions_have_no_error():
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(InvalidInputError, match="one class index an example"):
+    with pytest.raises(InvalidInputError, match="one class index per example"):
         expected_calibration_error([[0.5, 0.5]], [0, 1])
 
 

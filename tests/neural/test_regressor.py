@@ -109,7 +109,8 @@ def test_a_saved_model_predicts_the_same_and_holds_no_unnoised_figure(private, t
     [
         (None, {}, "target for every row"),
         (["a"] * 3000, {}, "targets that are numbers"),
-        (Y[:10], {}, "one target per row"),
+        (Y[:10], {}, "one target per row.*; got more or fewer targets than rows"),
+        (Y.reshape(-1, 1, 1), {}, "one target per row.*; got 3 dimensions"),
         (np.where(X[:, 0] < 0.01, np.nan, Y), {}, "finite targets"),
         (Y, {"target_bounds": (5, 5)}, "target_bounds to be the lowest and the highest"),
         (Y, {"target_bounds": ([0, 0], [1, 1])}, "target_bounds to be the lowest and the highest"),

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tacit.errors import InvalidInputError
+from tacit.neural import wavelets
 from tacit.neural.wavelets import CHANNELS, ORIENTATIONS, _bank, _wavelets, scattering, scattering_size
 
 IMAGES = np.random.default_rng(0).random((70, 12 * 9))
@@ -16,6 +17,19 @@ def test_each_image_is_transformed_by_itself():
     assert whole.dtype == np.float32
     for rows in (slice(0, 1), slice(3, 40), slice(60, 70)):
         assert np.array_equal(scattering(IMAGES[rows], (12, 9)), whole[rows])
+
+
+def test_images_pass_one_at_a_time(monkeypatch):
+    """In a batch, rounding may depend on the position: an image that comes or goes would change the features of others."""
+    passed, transform = [], wavelets._transformed
+
+    def watched(images):
+        passed.append(tuple(images.shape))
+        return transform(images)
+
+    monkeypatch.setattr(wavelets, "_transformed", watched)
+    scattering(IMAGES[:20], (12, 9))
+    assert passed == [(1, 1, 12, 9)] * 20
 
 
 def test_wavelets_do_not_see_a_constant():

@@ -1,4 +1,4 @@
-"""Private Bayesian networks: the noise that protects is at once the noise of the posterior and a dropout of weights."""
+"""Private Bayesian networks: the privacy noise also serves as the noise of a posterior sampler and as weight dropout."""
 
 from tacit.neural.requirement import require_torch
 

@@ -1,4 +1,4 @@
-"""Whether predicted probabilities mean what they say."""
+"""Calibration: how far predicted probabilities agree with observed frequencies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Reliability:
     confidence, accuracy : ndarray of shape (n_bins,)
         Mean of a bin; NaN where it is empty.
     share : ndarray of shape (n_bins,)
-        Share of the predictions in each bin.
+        Fraction of the predictions in each bin.
     """
 
     confidence: NDArray[np.float64]

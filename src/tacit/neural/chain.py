@@ -1,10 +1,14 @@
-r"""Chains of fully connected layers, run so that an example's numbers do not depend on who else is in the batch.
+r"""Chains of fully connected layers, run so that an example's numbers do not depend on the rest of the batch.
 
-A product of matrices rounds a row by where it stands and by how many rows there are. Where one example comes or goes, all
-others would then change a little, and at a kink (ReLU) more than a little, which no bound on one example's gradient covers.
-Here all products have one shape: blocks of `BLOCK` rows, all widths padded with zeros to multiples of `LANES`. Then every
-row goes through the same instructions. That this is so on the machine at hand is looked at once for every network, on
-made-up rows (`Chain.rows_stand_alone`); it is what allows the passes to be in float32. Where it is not so they are in float64.
+A matrix product may round a row differently depending on its position and on the number of rows. If one example were
+added or removed, the numbers of all others would then change slightly, and at a kink (ReLU) more than slightly; the bound
+on one example's gradient does not cover that. Here all products have one shape: blocks of `BLOCK` rows, with all widths
+padded with zeros to multiples of `LANES`, so that every row goes through the same instructions. Whether this makes rows
+independent of their position and of each other is checked bit for bit, on random rows, for every network on the machine
+that runs it (`Chain.rows_stand_alone`). Where it does not, a block is one row.
+
+The forward and backward passes are in float32. Their results are converted to float64 before anything is computed from
+them: losses, norms, clipped gradients and totals are in float64.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from torch import nn
 from tacit.errors import Undisclosed
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""Of scores (n, n_outputs) and targets (n or n, n_outputs): one number an example."""
+"""Maps scores (n, n_outputs) and targets (n or n, n_outputs) to one loss per example."""
 
 BLOCK, LANES = 128, 16
 
@@ -36,31 +40,44 @@ SIMPLE = (
     nn.Identity,
     nn.Dropout,
 )
-"""What a chain may be made of; all but the first work number by number, in evaluation mode."""
+"""The layers of a chain. In evaluation mode all but the first work entry by entry."""
 
 
 @dataclass(frozen=True, repr=False)
 class Passed(Undisclosed):
-    """What passes forward and back say of every layer, by its prefix, and of every example: one row an example."""
+    """Results of a forward and a backward pass, one row per example, in float64.
+
+    Attributes
+    ----------
+    inputs, slopes : dict of str to tensor of shape (n_examples, width)
+        By layer: what goes into it, and the gradient of the loss with respect to what comes out of it.
+    squares : dict of str to tensor of shape (n_examples,)
+        By parameter: the squared norm of the example's gradient.
+    losses : tensor of shape (n_examples,)
+    """
 
     inputs: dict[str, torch.Tensor]
     slopes: dict[str, torch.Tensor]
+    squares: dict[str, torch.Tensor]
     losses: torch.Tensor
 
 
 class Chain:
-    """A copy of a chain of layers, padded.
+    """A copy of a chain of layers, with padded widths.
 
     Parameters
     ----------
     parts : dict of str to torch.nn.Module
-        By prefix, in order.
+        The layers in order, by the prefix of their parameters' names.
     dtype : torch.dtype
+        Of the forward and backward passes.
+    block : int
+        Number of rows that pass together.
     """
 
-    def __init__(self, parts: dict[str, nn.Module], dtype: torch.dtype) -> None:
+    def __init__(self, parts: dict[str, nn.Module], dtype: torch.dtype = torch.float32, block: int = BLOCK) -> None:
         self.layers = {prefix: part for prefix, part in parts.items() if isinstance(part, nn.Linear)}
-        self.dtype = dtype
+        self.dtype, self.block = dtype, block
         self._parts = parts
         widths = [layer.in_features for layer in self.layers.values()]
         self._outputs = list(self.layers.values())[-1].out_features
@@ -68,14 +85,14 @@ class Chain:
         self._weights = [
             torch.zeros(after, before, dtype=dtype) for before, after in zip(self._ends, self._ends[1:], strict=False)
         ]
-        self._kept: Passed | None = None
         self._biases = [torch.zeros(after, dtype=dtype) for after in self._ends[1:]]
 
     @classmethod
-    def of(cls, network: nn.Module, parameters: dict[str, Any]) -> Chain | None:
-        """Return the chain, if the network is one: nothing but known parts, each used once, no two sharing a parameter.
+    def of(cls, network: nn.Module, parameters: dict[str, Any], dtype: torch.dtype = torch.float32) -> Chain | None:
+        """Return the chain if the network is one: only layers in `SIMPLE`, each used once, without shared parameters.
 
-        Subclasses do not count: they may compute something else.
+        Subclasses of these layers may compute something else, and in-place layers overwrite what is still needed: a
+        network with either is no chain.
         """
         if type(network) is nn.Linear:
             parts: dict[str, nn.Module] = {"": network}
@@ -88,80 +105,58 @@ class Chain:
         held = [id(value) for part in parts.values() for value in part.parameters()]
         if not parameters or len(set(held)) < len(held):
             return None
-        return cls(parts, torch.float32 if cls(parts, torch.float32).rows_stand_alone() else torch.float64)
+        if any(getattr(part, "inplace", False) for part in parts.values()):
+            return None
+        return cls(parts, dtype, BLOCK if cls(parts, dtype).rows_stand_alone() else 1)
 
-    def passed(self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss) -> Passed:
-        """Run forward and back, block by block, with the layers' present weights.
-
-        The numbers come in float64; inputs and slopes in memory that the next call uses again.
-        """
-        self._take_weights()
-        count = len(rows)
-        found = self._room(count)
-        for start in range(0, count, BLOCK):
-            place = slice(start, start + BLOCK)
-            part = self._block(rows[place], targets[place], loss)
-            for name in self.layers:
-                found.inputs[name][place] = part.inputs[name]
-                found.slopes[name][place] = part.slopes[name]
-            found.losses[place] = part.losses
-        return Passed(found.inputs, found.slopes, found.losses.clone())
-
-    def rows_stand_alone(self) -> bool:
-        """Fill in made-up weights; see whether made-up rows get the same bits in another place and other company."""
-        draw = torch.Generator().manual_seed(0)
-        for numbers in (*self._weights, *self._biases):
-            numbers.copy_(torch.randn(numbers.shape, generator=draw) / numbers.shape[-1] ** 0.5)
-        rows = torch.randn(BLOCK, next(iter(self.layers.values())).in_features, generator=draw)
-        aims = torch.randn(BLOCK, self._outputs, generator=draw)
-
-        def loss(scores: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-            return (scores - given).square().sum(dim=1)
-
-        whole = self._block(rows, aims, loss)
-        ways = [
-            torch.arange(1, BLOCK),
-            torch.arange(1),
-            torch.randperm(BLOCK, generator=draw),
-            torch.arange(0, BLOCK, 3),
-        ]
-        return all(_equal(self._block(rows[way], aims[way], loss), whole, way) for way in ways)
-
-    def _room(self, count: int) -> Passed:
-        """Return room for so many examples; asking the system for it anew in every step would take longer than to fill it."""
-        if self._kept is None or len(self._kept.losses) < count:
-            most = count + count // 8
-            self._kept = Passed(
-                {name: torch.empty(most, one.in_features, dtype=torch.float64) for name, one in self.layers.items()},
-                {name: torch.empty(most, one.out_features, dtype=torch.float64) for name, one in self.layers.items()},
-                torch.empty(most, dtype=torch.float64),
-            )
-        return Passed(
-            {name: array[:count] for name, array in self._kept.inputs.items()},
-            {name: array[:count] for name, array in self._kept.slopes.items()},
-            self._kept.losses[:count],
-        )
-
-    def _take_weights(self) -> None:
+    def copy_weights(self) -> None:
+        """Take over the layers' current weights."""
         with torch.no_grad():
             for layer, weight, bias in zip(self.layers.values(), self._weights, self._biases, strict=True):
                 weight[: layer.out_features, : layer.in_features] = layer.weight
                 if layer.bias is not None:
                     bias[: layer.out_features] = layer.bias
 
+    def passed(self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss) -> Passed:
+        """Run forward and backward, block by block, with the weights of the last `copy_weights`."""
+        places = [slice(start, start + self.block) for start in range(0, len(rows), self.block)]
+        blocks = [self._block(rows[place], targets[place], loss) for place in places]
+        return blocks[0] if len(blocks) == 1 else _joined(blocks)
+
+    def rows_stand_alone(self) -> bool:
+        """Return whether random rows give the same bits in another order and among other rows, with random weights."""
+        draw = torch.Generator().manual_seed(0)
+        for numbers in (*self._weights, *self._biases):
+            numbers.copy_(torch.randn(numbers.shape, generator=draw) / numbers.shape[-1] ** 0.5)
+        rows = torch.randn(self.block, next(iter(self.layers.values())).in_features, generator=draw)
+        targets = torch.randn(self.block, self._outputs, generator=draw)
+
+        def loss(scores: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+            return (scores - given).square().sum(dim=1)
+
+        whole = self._block(rows, targets, loss)
+        selections = [
+            torch.arange(1, self.block),
+            torch.arange(1),
+            torch.randperm(self.block, generator=draw),
+            torch.arange(0, self.block, 3),
+        ]
+        return all(_equal(self._block(rows[some], targets[some], loss), whole, some) for some in selections)
+
     def _block(self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss) -> Passed:
+        """Run one block. Everything that is computed from an example has the same shape, however many rows there are."""
         count = len(rows)
-        current = torch.zeros(BLOCK, self._ends[0], dtype=self.dtype)
+        current = torch.zeros(self.block, self._ends[0], dtype=self.dtype)
         current[:count, : rows.shape[1]] = rows
-        aims = targets.new_zeros(BLOCK, *targets.shape[1:])
-        aims[:count] = targets
-        inputs: dict[str, torch.Tensor] = {}
+        padded_targets = targets.new_zeros(self.block, *targets.shape[1:])
+        padded_targets[:count] = targets
+        inputs: list[torch.Tensor] = []
         outputs: list[torch.Tensor] = []
         weights = zip(self._weights, self._biases, strict=True)
         with torch.enable_grad():
             for name, part in self._parts.items():
                 if name in self.layers:
-                    inputs[name] = current.detach()[:count, : self.layers[name].in_features]
+                    inputs.append(current.detach())
                     weight, bias = next(weights)
                     current = torch.addmm(bias, current, weight.T)
                     if not outputs:  # the weights take no gradient here, so the first output has no history: start one
@@ -169,21 +164,34 @@ class Chain:
                     outputs.append(current)
                 else:
                     current = part(current)
-            losses = loss(current[:, : self._outputs].double(), aims)
+            losses = loss(current[:, : self._outputs].double(), padded_targets)
             slopes = torch.autograd.grad(losses.sum(), outputs)
-        cut = {
-            name: slope[:count, : layer.out_features]
-            for (name, layer), slope in zip(self.layers.items(), slopes, strict=True)
-        }
-        return Passed(inputs, cut, losses.detach()[:count])
+        found = Passed({}, {}, {}, losses.detach()[:count])
+        for (name, layer), padded_a, padded_g in zip(self.layers.items(), inputs, slopes, strict=True):
+            # one example's gradient is the outer product of g and a (for the bias: g), so its norm is |g| |a| (or |g|)
+            a, g = padded_a[:, : layer.in_features].double(), padded_g[:, : layer.out_features].double()
+            a_squared, g_squared = (torch.linalg.vector_norm(rows, dim=1).square() for rows in (a, g))
+            found.inputs[name], found.slopes[name] = a[:count], g[:count]
+            found.squares[f"{name}weight"] = (g_squared * a_squared)[:count]
+            found.squares[f"{name}bias"] = g_squared[:count]
+        return found
 
 
 def _padded(width: int) -> int:
     return -(-width // LANES) * LANES
 
 
-def _equal(part: Passed, whole: Passed, way: torch.Tensor) -> bool:
+def _joined(blocks: list[Passed]) -> Passed:
+    def along(kind: str) -> dict[str, torch.Tensor]:
+        return {name: torch.cat([getattr(block, kind)[name] for block in blocks]) for name in getattr(blocks[0], kind)}
+
+    losses = torch.cat([block.losses for block in blocks])
+    return Passed(along("inputs"), along("slopes"), along("squares"), losses)
+
+
+def _equal(part: Passed, whole: Passed, selection: torch.Tensor) -> bool:
+    """Return whether the results of some rows are, bit for bit, those that they had among all rows."""
     pairs = [(part.losses, whole.losses)]
-    pairs += [(part.inputs[name], whole.inputs[name]) for name in whole.inputs]
-    pairs += [(part.slopes[name], whole.slopes[name]) for name in whole.slopes]
-    return all(torch.equal(one, other[way]) for one, other in pairs)
+    for some, every in ((part.inputs, whole.inputs), (part.slopes, whole.slopes), (part.squares, whole.squares)):
+        pairs += [(some[name], every[name]) for name in every]
+    return all(torch.equal(one, other[selection]) for one, other in pairs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,10 +15,15 @@ from tacit.factor.base import public, released
 from tacit.neural.gradients import classification_loss
 from tacit.neural.inputs import checked_labels
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork
+from tacit.validation import check_epsilon
+
+
+def _random_labels(n_classes: int, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+    return random.integers(n_classes, size=count)
 
 
 class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignore[misc]
-    r"""A network for classes, trained with differential privacy, that predicts by the average of posterior samples.
+    r"""A classifier trained with differentially private gradient steps, which averages over posterior samples.
 
     Parameters
     ----------
@@ -26,21 +32,25 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     epsilon, delta : float
         Privacy loss and failure probability of the **whole** fit. ``epsilon=inf`` adds no noise and has no guarantee.
     module : torch.nn.Module, optional
-        In place of `hidden`: any network from rows to one score a class. Its weights are the start, so they must not have
-        seen the private data. Layers that mix examples are refused; dropout layers are switched off.
+        Instead of `hidden`: a network that maps rows to one score per class. Its weights are the start, so they must not
+        have been fitted to the private data. It is copied, converted to float64 and used in evaluation mode (dropout is
+        off). Before anything is charged it is tried on random rows within `bounds`: a module that mixes examples, keeps
+        something from one call to the next or is random is refused.
     method : {"dropout", "sgld", "dp-sgd"}, default="dropout"
-        "dropout": the privacy noise is the noise of the sampler (Ermis 2020, algorithm 3, repaired). "sgld": the Langevin
-        noise of the step is added to it. "dp-sgd": a constant step, and the last weights only (Abadi et al. 2016).
+        "dropout": the privacy noise is the noise of the sampler (Ermis 2020, algorithm 3, corrected). "sgld": the Langevin
+        noise of the step is added to it. "dp-sgd": a constant step, and only the last weights (Abadi et al. 2016).
     features : {None, "scattering"}
-        A fixed front end for images that has seen no data (`tacit.neural.scattering`).
+        A fixed front end for images, which is not fitted to data (`tacit.neural.scattering`).
     image_shape : tuple of int, optional
-        Height and width of the images; square if not given.
+        Height and width of the images; by default they are taken to be square.
     bounds : pair, default=(0.0, 1.0)
-        Public lowest and highest value of the features, each a number or one a feature; values beyond are cut off.
-    classes : sequence, optional
-        All classes; those that occur in `y` if not given, which the guarantee then takes to be public.
+        Public lowest and highest value of the features, each one number or one number per feature; values are clipped to
+        them.
+    classes : sequence
+        All labels that may occur. Required unless ``epsilon=inf``: they must be known without looking at `y`, and a row
+        with another label is refused. Without privacy the default is the labels that occur in `y`.
     epochs : float, default=10
-        Passes over the data; there are ``epochs / sampling_rate`` steps.
+        Expected number of passes over the data; there are ``epochs / sampling_rate`` steps.
     sampling_rate : float, default=0.1
         Probability with which each example takes part in a step.
     clip : float, default=1.0
@@ -48,15 +58,15 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     step_size, decay, momentum, prior, samples
         See `tacit.neural.program.Training`; "dp-sgd" has no decay, no prior and one sample.
     per_layer : bool, default=False
-        Clip and noise each layer by itself, at an equal share of the budget each, in place of all weights jointly.
+        Clip and noise each layer by itself, each with an equal part of the budget, instead of all weights jointly.
     accounting : {"sound", "DPD-AC", "DPD-zCDP"}, default="sound"
-        How the noise is chosen. The published formulas of the thesis are for comparison only; `guarantee_` says what they cost.
+        How the noise is chosen. The thesis's formulas are for comparison only; `guarantee_` says what they really cost.
     progress : callable, optional
         Called after every step with the number of steps done.
     adjacency, max_rows, ledger, dataset, insecure_seed
         See `PrivateMoments`.
     random_state : int, default=0
-        Of the start and the Langevin noise; it protects nothing and may be public.
+        Seed for the start and the Langevin noise. Not secret: the privacy noise does not use it.
 
     Attributes
     ----------
@@ -66,21 +76,25 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     count_ : float
         Noisy number of examples.
     dropout_rate_ : dict of str to float
-        Mean and quantiles of the rate at which the last step's noise drops weights (`tacit.neural.dropout_rates`).
+        Mean and quantiles of the dropout rates that the last step's noise amounts to (`tacit.neural.dropout_rates`).
     step_noise_ : float
-        Standard deviation of the noise of a weight in the last step.
+        Standard deviation of the noise that the last step adds to a weight.
     guarantee_ : Guarantee
     loss_curve_ : list of float
-        Mean loss of each step's examples, without noise: for the holder's eyes, and not saved.
+        Mean loss of each step's examples, without noise: for the holder only, and not saved.
     clipped_share_ : float
-        Share of the feature values beyond the bounds; likewise.
+        Fraction of the feature values outside the bounds; for the holder only, and not saved.
+    dropped_fraction_ : float
+        Fraction of the sampled examples whose gradient was not finite; for the holder only, and not saved.
 
     Privacy
     -------
-    Unit: one row with its label. What leaves: a noisy number of rows, and one noisy total of clipped gradients a step, on
-    a Poisson sample. Why the bound holds: every example's gradient is computed from that example and the released
-    weights, in float64, and scaled down to norm `clip` by itself; no layer mixes examples. Everything else (predictions,
-    averages over samples, dropout rates) is post-processing.
+    Unit: one row with its label. What leaves: a noisy number of rows, and per step one noisy total of clipped gradients
+    over a Poisson sample. Why the bound holds: an example's gradient is computed from that example and the released
+    weights alone, in float32 for chains of fully connected layers and in float64 otherwise. It is converted to float64,
+    clipped to norm `clip`, and added in float64. A gradient that is not finite contributes zero, and so does an example
+    that is not in the sample. Classes and bounds are public. Everything else (predictions, averages over samples, dropout
+    rates) is post-processing.
 
     References
     ----------
@@ -92,7 +106,8 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     >>> from sklearn.datasets import load_digits
     >>> from tacit.neural import PrivateBayesianClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = PrivateBayesianClassifier((), epsilon=5.0, delta=1e-4, bounds=(0, 16), sampling_rate=0.3).fit(X, y)
+    >>> settings = {"bounds": (0, 16), "classes": range(10), "sampling_rate": 0.3}
+    >>> model = PrivateBayesianClassifier((), epsilon=5.0, delta=1e-4, **settings).fit(X, y)
     >>> model.predict_proba(X[:2]).shape
     (2, 10)
     >>> bool(model.guarantee_.epsilon <= 5.0)
@@ -100,6 +115,7 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     """
 
     _loss = staticmethod(classification_loss)
+    _random_targets = staticmethod(_random_labels)
     _assuming = ("the classes are public", *PUBLIC)
 
     hidden: Sequence[int] = public(default=(1000,), kw_only=False)
@@ -110,7 +126,8 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     def fit(self, X: Any, y: Any = None) -> PrivateBayesianClassifier:
         """Learn the classes `y` of the rows of `X` (a table, or images as one array or list)."""
         rows, shape = self._rows(X)
-        self.classes_, labels = checked_labels(y, rows.shape[0], self.classes)
+        private = not math.isinf(check_epsilon(self.epsilon, infinite=True))
+        self.classes_, labels = checked_labels(y, rows.shape[0], self.classes, private=private)
         self._learn(X, rows, shape, labels, len(self.classes_))
         return self
 
@@ -120,7 +137,7 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
         return np.concatenate(found)
 
     def predict_spread(self, X: Any) -> NDArray[np.float64]:
-        """Return how far the posterior samples are apart: the standard deviation of every class's probability."""
+        """Return the standard deviation of every class's probability over the posterior samples."""
         found = [probabilities.std(axis=0) for probabilities in self._sampled_probabilities(X)]
         return np.concatenate(found)
 

@@ -1,12 +1,12 @@
-r"""The dropout that the noise amounts to.
+r"""The dropout rates that the privacy noise amounts to.
 
-Additive noise on a weight is the same as multiplying it by a random number of mean 1 (Gaussian dropout):
+Adding noise to a weight is the same as multiplying the weight by a random number of mean 1 (Gaussian dropout):
 
 .. math:: \theta_{ij} + \xi', \quad \xi' \sim N(0, s^2) \quad = \quad \theta_{ij}\,\xi, \quad \xi \sim N(1, \alpha_{ij}),
           \quad \alpha_{ij} = s^2 / \theta_{ij}^2, \quad p_{ij} = \alpha_{ij} / (1 + \alpha_{ij})
 
-so privacy noise of standard deviation s in a step drops a weight at rate p: small weights nearly always, large ones
-hardly ever (Ermis 2020, section 5.2). Weights and noise are public, and so are the rates.
+so privacy noise of standard deviation s in a step drops a weight at rate p: close to 1 for small weights and close to 0
+for large ones (Ermis 2020, section 5.2). Weights and noise are public, and so are the rates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def dropout_rates(weights: ArrayLike, noise: float) -> NDArray[np.float64]:
 
 
 def summarise_rates(weights: ArrayLike, noise: float) -> dict[str, float]:
-    """Return mean and quantiles of the dropout rates, by name."""
+    """Return the mean and the quantiles of the dropout rates, by name."""
     rates = dropout_rates(weights, noise).ravel()
     found = {"mean": float(rates.mean())}
     for quantile, value in zip(QUANTILES, np.quantile(rates, QUANTILES), strict=True):

@@ -1,4 +1,4 @@
-"""A plan for the noise, or what to change where no noise would leave anything of the gradients."""
+"""The plan of a training run, or a refusal where the noise is certain to exceed the gradients."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tacit.neural.program import Training
 from tacit.neural.published import published_noise
 
 MOST_NOISE = 2.0**16
-"""Beyond this multiplier the exact sampler's range is left, whatever the size of the network."""
+"""Largest noise multiplier that the exact sampler supports, for networks of any size."""
 
 
 def feasible_plan(
     epsilon: float, delta: float, training: Training, *, adjacency: str, max_rows: int, layers: int = 1
 ) -> Plan:
-    """Return the plan of a training run; refuse one whose noise is sure to drown everything.
+    """Return the plan of a training run; refuse one whose noise exceeds the gradients for any data.
 
-    Sure means: by public numbers alone. If the least noise that keeps all steps within epsilon exceeds
+    This follows from public numbers alone: if the least noise that keeps all steps within epsilon exceeds
     ``sampling_rate * max_rows``, then it exceeds the total of a whole batch of clipped gradients, in every direction.
     """
     most = min(MOST_NOISE, training.sampling_rate * max_rows)
@@ -31,12 +31,14 @@ def feasible_plan(
         raise _too_small(epsilon, training, most, "none: the accountant cannot show it for any noise") from error
     noise = plan.multiplier(1 / layers)
     if noise > most:
-        raise _too_small(epsilon, training, most, f"a smallest feasible noise of {noise:.4g} clipped gradients a step")
+        raise _too_small(
+            epsilon, training, most, f"a smallest feasible noise of {noise:.4g} clipped gradients per step"
+        )
     return plan
 
 
 def published_plan(plan: Plan, name: str, training: Training) -> Plan:
-    """Return the plan with the noise that the thesis would have used for its epsilon, and warn of it."""
+    """Return the plan with the noise that the thesis prescribes for this epsilon, and warn about it."""
     warnings.warn(
         f"The noise of {name} is for comparison with the thesis. guarantee_ will say what it really costs, which is not "
         f"epsilon {plan.epsilon:g}.",

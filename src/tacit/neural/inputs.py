@@ -1,4 +1,4 @@
-"""What a network is fed: rows in public bounds, through a front end that has seen no data; labels, and targets in bounds."""
+"""Inputs of a network: rows within public bounds, an optional fixed front end, labels, and targets within bounds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FEATURES = ("scattering",)
 
 
 def as_rows(X: Any) -> tuple[Any, tuple[int, int] | None]:
-    """Flatten a stack or a list of images to one row an image, and return their shape; a table stays as it is."""
+    """Flatten a stack or a list of images to one row per image, and return their shape; a table stays as it is."""
     if isinstance(X, list | tuple) and len(X) and all(getattr(image, "ndim", 0) == 2 for image in X):
         if len({tuple(image.shape) for image in X}) > 1:
             raise InvalidInputError(
                 "images of one size",
-                words("images of different sizes"),
+                words("images of several sizes"),
                 "Scale or crop the images to one size.",
             )
         X = np.stack(list(X))
@@ -38,19 +38,27 @@ def checked_bounds(bounds: Any, n_features: int, name: str = "bounds") -> NDArra
         low = high = np.full(n_features, np.nan)
     if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
         raise InvalidInputError(
-            f"{name} to be the lowest and the highest value, one pair or {n_features} of each, low < high",
+            f"{name} to be the lowest and the highest value (two numbers, or two lists of {n_features}), low < high",
             parameter(bounds),
             f"Give {name}=(low, high), known without looking at the data.",
         )
     return np.stack([low, high])
 
 
-def fed(
+def random_rows(bounds: NDArray[np.float64], count: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """Return rows within the bounds: the lowest, the highest and the middle one, then uniformly random ones."""
+    low, high = bounds
+    positions = random.random((count, len(low)))
+    positions[:3] = np.array([[0.0], [1.0], [0.5]])
+    return np.asarray(low + positions * (high - low))
+
+
+def prepare_inputs(
     rows: Any, bounds: NDArray[np.float64], features: str | None, shape: Sequence[int] | None
 ) -> tuple[NDArray[np.float32], float]:
-    """Return what the network gets for the rows, each by itself, and the share of values that were cut off at the bounds.
+    """Return the network's inputs, each computed from its row alone, and the fraction of values clipped to the bounds.
 
-    Without a front end every value is mapped from its bounds to [-1, 1].
+    Without a front end every value is mapped from its bounds to [-1, 1] in float64 and rounded to float32.
     """
     dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
     low, high = bounds
@@ -63,7 +71,7 @@ def fed(
 
 
 def checked_features(features: Any, shape: Any, n_features: int) -> tuple[int, int] | None:
-    """Check the front end and the images' shape; square images are recognised by their size."""
+    """Check the front end and the images' shape; without a shape, images are taken to be square."""
     if features is None:
         return None if shape is None else _checked_shape(shape, n_features)
     check_choice(features, "features", FEATURES)
@@ -82,61 +90,95 @@ def _checked_shape(shape: Any, n_features: int) -> tuple[int, int]:
         raise InvalidInputError(
             f"image_shape to be (height, width) of {n_features} pixels",
             parameter(shape),
-            "Give the shape that a row has as an image.",
+            "Give the height and the width of the images.",
         )
     return height, width
 
 
-def checked_labels(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the classes in order and every label's place among them."""
-    from sklearn.utils.multiclass import type_of_target
+def checked_labels(y: Any, n_rows: int, classes: Any, *, private: bool) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the classes in order and every label's index among them.
 
+    Parameters
+    ----------
+    y : array_like of shape (n_rows,)
+    n_rows : int
+    classes : sequence, optional
+        All classes. In a private fit they must be given: those that occur in `y` say which labels people have.
+    private : bool
+    """
     if y is None:
         raise InvalidInputError(
             "a label for every row",
             parameter(None),
             "This estimator requires y to be passed, but the target y is None.",
         )
-    given = np.asarray(y)
-    if given.ndim == 2 and given.shape[1] == 1:
-        given = given.ravel()
-    if given.shape != (n_rows,):
+    labels = _plain_labels(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels.ravel()
+    if labels.shape != (n_rows,):
         raise InvalidInputError(
             "one label per row",
-            words(f"labels in {given.ndim} dimensions" if given.ndim != 1 else "more or fewer labels than rows"),
-            "Give the labels in the order of the rows.",
+            words("several columns of labels" if labels.ndim > 1 else "more or fewer labels than rows"),
+            "Give y as one column with one label for each row of X.",
         )
+    if classes is None:
+        if private:
+            raise InvalidInputError(
+                "`classes`, all labels that may occur, for a private fit",
+                words("none: which labels occur in the private rows would be released without being accounted for"),
+                "Give classes=[...] (--classes), known without looking at the data.",
+            )
+        classes = labels
+    known = np.unique(_plain_labels(classes))
+    _refuse_fractions(known)
+    if len(known) < 2:
+        raise InvalidInputError(
+            "at least two classes", words("one class" if known.size else "none"), "Give all labels that may occur."
+        )
+    return known, _indices(labels, known)
+
+
+def _plain_labels(labels: Any) -> NDArray[Any]:
+    """Return labels as an array of numbers, booleans or texts, never of objects: a saved model must be able to hold them."""
     try:
-        kind = type_of_target(given if given.dtype.kind not in "OT" else [str(label) for label in given])
+        array = np.asarray(labels)
+        if array.dtype.kind in "OT":  # objects, and numpy's texts of variable length
+            array = np.asarray(array.tolist())
     except ValueError:
-        kind = "NaN or infinity (inf)"
-    if kind not in ("binary", "multiclass"):
+        raise InvalidInputError(
+            "one label per row", words("lists of several lengths"), "Give one number or text for each row."
+        ) from None
+    return array if array.dtype.kind in "biuf" else array.astype(np.str_)
+
+
+def _refuse_fractions(classes: NDArray[Any]) -> None:
+    """Refuse numbers that are not whole: they are targets for a regressor."""
+    if classes.dtype.kind != "f":
+        return
+    finite = bool(np.all(np.isfinite(classes)))
+    if not finite or not np.array_equal(classes, np.floor(classes)):
+        kind = "continuous" if finite else "NaN or infinity (inf)"
         raise InvalidInputError(
             "labels that are classes",
             words(f"Unknown label type: {kind}"),
             "Give whole numbers or names; for numbers to be predicted as such use PrivateBayesianRegressor (--label-range).",
         )
-    names = np.asarray([str(name) for name in given]) if given.dtype.kind in "OT" else given
-    known = np.unique(names) if classes is None else np.unique(np.asarray(classes))
-    if len(known) < 2:
-        raise InvalidInputError(
-            "at least two classes",
-            words("one class" if len(known) else "none"),
-            "Give labels of two or more classes.",
-        )
-    places = np.searchsorted(known, names).clip(max=len(known) - 1)
-    strangers = known[places] != names
-    if np.any(strangers):
-        raise InvalidInputError(
-            f"labels among the {len(known)} classes given",
-            words("other labels"),
-            "Name every class that may occur in `classes`.",
-        )
-    return known, places.astype(np.int64)
+
+
+def _indices(labels: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int64]:
+    if (labels.dtype.kind == "U") == (known.dtype.kind == "U"):
+        indices = np.searchsorted(known, labels).clip(max=len(known) - 1)
+        if np.array_equal(known[indices], labels):
+            return indices.astype(np.int64)
+    raise InvalidInputError(
+        f"labels among the {len(known)} classes given",
+        words("a label that is not one of them"),
+        "Name every label that may occur in `classes` (--classes), or leave the rows with other labels out.",
+    )
 
 
 def checked_targets(y: Any, n_rows: int, bounds: Any) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return the targets, one row each and mapped from their bounds to [-1, 1], the bounds, and the share cut off at them."""
+    """Return the targets, mapped from their bounds to [-1, 1], the bounds, and the fraction of targets clipped to them."""
     if y is None:
         raise InvalidInputError(
             "a target for every row",
@@ -147,17 +189,19 @@ def checked_targets(y: Any, n_rows: int, bounds: Any) -> tuple[NDArray[np.float6
         given = np.asarray(y, np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            "targets that are numbers", words("text or objects"), "Names are classes: use PrivateBayesianClassifier."
+            "targets that are numbers", words("text or objects"), "For classes use PrivateBayesianClassifier."
         ) from None
     if given.ndim not in (1, 2) or len(given) != n_rows or not given.size:
         raise InvalidInputError(
             "one target per row, or one row of targets",
-            words(f"targets in {given.ndim} dimensions" if given.ndim not in (1, 2) else "more or fewer than rows"),
-            "Give the targets in the order of the rows.",
+            words("more or fewer targets than rows" if given.ndim in (1, 2) else f"{given.ndim} dimensions"),
+            "Give y with one number, or one row of numbers, for each row of X.",
         )
     if not np.all(np.isfinite(given)):
         raise InvalidInputError(
-            "finite targets", words("Input y contains NaN or infinity."), "Drop or fill the rows without one."
+            "finite targets",
+            words("Input y contains NaN or infinity."),
+            "Drop the rows without a target, or impute it.",
         )
     given = given.reshape(n_rows, -1)
     low, high = limits = checked_bounds(bounds, given.shape[1], "target_bounds")

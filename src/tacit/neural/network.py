@@ -1,4 +1,4 @@
-"""Networks: built from widths, or given; checked that no layer mixes examples."""
+"""Networks that are built from widths, and modules that users give."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from torch import nn
 from tacit.errors import InvalidInputError, kind_of, words
 from tacit.validation import check_count
 
-PROBES = 4
+TRIED = 4
+"""Number of random rows that a module is applied to."""
+PREDICTED_AT_ONCE = 4096
+"""Number of rows that pass through a network together in predictions."""
 MIXING = (nn.modules.batchnorm._BatchNorm,)
-"""Layers whose statistics run over the batch: one example would change what all others contribute."""
+"""Layers that compute statistics over the batch: one example would change what all others contribute."""
 
 
 def perceptron(n_inputs: int, hidden: Sequence[int], n_outputs: int, random_state: int) -> nn.Module:
     """Build a network of fully connected layers with tanh between them.
 
-    Bounded activations keep gradients of examples of like size, so that less is lost by clipping (Papernot et al. 2021).
-    The last layer starts at zero and the others at random, from a public seed.
+    Bounded activations keep the gradients of examples similar in size, so that clipping loses less (Papernot et al. 2021).
+    The last layer starts at zero, the others at random numbers from a public seed.
     """
     generator = torch.Generator().manual_seed(random_state)
     widths = [n_inputs, *(check_count(width, "hidden") for width in hidden), n_outputs]
@@ -40,70 +43,63 @@ def perceptron(n_inputs: int, hidden: Sequence[int], n_outputs: int, random_stat
 
 
 def prepared(module: Any, n_inputs: int, n_outputs: int) -> nn.Module:
-    """Return a copy of a user's module in float64 and evaluation mode, or refuse it before anything is charged."""
+    """Return a copy of a user's module in float64 and evaluation mode, without in-place layers.
+
+    A module that cannot take rows of `n_inputs` numbers or does not give `n_outputs` numbers for each is refused. More is
+    checked before a fit: see `tacit.neural.trial`.
+    """
     if not isinstance(module, nn.Module):
         raise InvalidInputError(
             "module to be a torch.nn.Module", kind_of(module), "Give a network, or None for one from `hidden`."
         )
     for name, layer in module.named_modules():
         if isinstance(layer, MIXING) or getattr(layer, "track_running_stats", False):
-            raise _mixes(name, layer)
-    # float64: the noisy channel's bound on rounding is for it; evaluation mode: dropout layers are off, the noise is one
-    network = copy.deepcopy(module).double().eval()
+            raise mixes(name, layer)
+    try:
+        # in evaluation mode dropout layers are off: the noise for privacy acts as dropout
+        network = copy.deepcopy(module).double().eval()
+    except Exception as error:
+        raise failed("copied and converted to float64", error) from error
+    for layer in network.modules():
+        if getattr(layer, "inplace", False) is True:
+            vars(layer)["inplace"] = False  # the same function, which keeps what gradients are computed from
     if not any(parameter.requires_grad for parameter in network.parameters()):
         raise InvalidInputError("a module with parameters to learn", words("none"), "Unfreeze some of its parameters.")
-    _check_on_probes(network, n_inputs, n_outputs)
+    rows = torch.rand(TRIED, n_inputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
+    try:
+        with torch.no_grad():
+            output = network(rows)
+    except Exception as error:
+        raise failed(f"applied to rows of {n_inputs} numbers", error) from error
+    if not isinstance(output, torch.Tensor) or output.shape != (TRIED, n_outputs):
+        shape = f"shape {tuple(output.shape)}" if isinstance(output, torch.Tensor) else f"type {type(output).__name__}"
+        raise InvalidInputError(
+            f"a module that gives {n_outputs} numbers per example",
+            words(f"an output of {shape} for {TRIED} examples"),
+            "Give its last layer one output per class (without softmax) or per target.",
+        )
     return network
 
 
-def _check_on_probes(network: nn.Module, n_inputs: int, n_outputs: int) -> None:
-    """Change one of a few made-up examples, and see which layers' outputs for the others change."""
-    probes = torch.randn(PROBES, n_inputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    changed = probes.clone()
-    changed[-1] += 1.0
-    try:
-        before, after = _outputs(network, probes), _outputs(network, changed)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        raise InvalidInputError(
-            f"a module that takes rows of {n_inputs} numbers", words(str(error).splitlines()[0]), "Reshape inside it."
-        ) from error
-    for (name, layer, first), (_, _, second) in zip(before, after, strict=True):
-        if first.shape[:1] == (PROBES,) and not torch.equal(first[:-1], second[:-1]):
-            raise _mixes(name, layer)
-    answer = before[-1][2]
-    if answer.shape != (PROBES, n_outputs):
-        raise InvalidInputError(
-            f"a module that gives {n_outputs} numbers per example",
-            words(f"an output of shape {tuple(answer.shape)} for {PROBES} examples"),
-            "Give its last layer one output per class (without softmax) or per target.",
-        )
-
-
-def _outputs(network: nn.Module, rows: torch.Tensor) -> list[tuple[str, nn.Module, torch.Tensor]]:
-    """Return what every layer gives, in the order in which they end; the network itself is last."""
-    found: list[tuple[str, nn.Module, torch.Tensor]] = []
-
-    def note(name: str) -> Any:
-        def hook(layer: nn.Module, _: Any, output: Any) -> None:
-            if isinstance(output, torch.Tensor):
-                found.append((name, layer, output.detach()))
-
-        return hook
-
-    handles = [layer.register_forward_hook(note(name)) for name, layer in network.named_modules()]
-    try:
-        with torch.no_grad():
-            network(rows)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return found
-
-
-def _mixes(name: str, layer: nn.Module) -> InvalidInputError:
-    place = f" at {name!r}" if name else ""
+def mixes(name: str, layer: nn.Module, when: str = "") -> InvalidInputError:
+    """Return the error about a layer whose output for one example depends on the others."""
     return InvalidInputError(
         "layers that treat each example by itself",
-        words(f"{type(layer).__name__}{place}, which mixes the examples of a batch"),
-        "One example would change what all others contribute, and no clipping bounds that. Use GroupNorm or LayerNorm.",
+        words(f"{named(name, layer)}, which mixes the examples of a batch{when}"),
+        "One example would change what all others contribute, and clipping does not bound that. Use GroupNorm or LayerNorm.",
     )
+
+
+def failed(use: str, error: Exception) -> InvalidInputError:
+    """Return the error about a module that raises one; it was applied to random rows, so its message holds no data."""
+    message = (str(error).splitlines() or [""])[0]
+    return InvalidInputError(
+        f"a module that can be {use}",
+        words(f"{type(error).__name__}: {message}"),
+        "It was tried on random rows. Change its forward method; nothing was charged.",
+    )
+
+
+def named(name: str, layer: nn.Module) -> str:
+    """Return a layer's type and place in words."""
+    return f"{type(layer).__name__} at {name!r}" if name else type(layer).__name__

@@ -1,4 +1,4 @@
-"""What classifiers and regressors share: the parameters' checks, the fit, and the scores of every posterior sample."""
+"""What classifiers and regressors share: checking parameters, fitting, and the scores of every posterior sample."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from tacit.factor.private import PrivateFit
 from tacit.neural.dropout import summarise_rates
 from tacit.neural.feasible import feasible_plan, published_plan
 from tacit.neural.gradients import Learner
-from tacit.neural.inputs import as_rows, checked_bounds, checked_features, fed
-from tacit.neural.network import perceptron, prepared
+from tacit.neural.inputs import as_rows, checked_bounds, checked_features, prepare_inputs, random_rows
+from tacit.neural.network import PREDICTED_AT_ONCE, perceptron, prepared
 from tacit.neural.program import Training, training_program
 from tacit.neural.published import ACCOUNTINGS
+from tacit.neural.trial import ROWS, check_module, choose_engine
 from tacit.validation import (
     check_choice,
     check_count,
@@ -34,14 +35,14 @@ from tacit.validation import (
 )
 
 METHODS = ("dropout", "sgld", "dp-sgd")
-PREDICTED_AT_ONCE = 4096
 PUBLIC = ("the bounds of the features are public", "the network's start is public")
 
 
 class PrivateNetwork(PrivateFit):
-    """A network trained by noisy steps on rows in public bounds. Classes below say what its targets are.
+    """A network trained with noisy gradient steps on rows within public bounds.
 
-    A class has a `_loss` of (scores, targets), one number an example, and what its guarantee is `_assuming`.
+    A subclass has a `_loss` of (scores, targets) that returns one number per example, random targets for the trial before
+    the fit (`_random_targets`), and the assumptions of its guarantee (`_assuming`).
     """
 
     hidden: Sequence[int] = public(default=(), kw_only=False)
@@ -72,11 +73,13 @@ class PrivateNetwork(PrivateFit):
     step_noise_: float = released()
     loss_curve_: list[float] = learned()
     clipped_share_: float = learned()
+    dropped_fraction_: float = learned()
     _loss: ClassVar[staticmethod[[torch.Tensor, torch.Tensor], torch.Tensor]]
+    _random_targets: ClassVar[staticmethod[[int, int, np.random.Generator], NDArray[Any]]]
     _assuming: ClassVar[tuple[str, ...]]
 
     def _rows(self, X: Any) -> tuple[Any, tuple[int, int] | None]:
-        """Return what was given as checked rows, and the shape of the images that they are."""
+        """Return the checked rows, and the shape of the images if `X` is a stack or a list of them."""
         rows, shape = as_rows(X)
         return validated(self, rows, reset=True), shape
 
@@ -84,8 +87,9 @@ class PrivateNetwork(PrivateFit):
         training = self._training()
         bounds = checked_bounds(self.bounds, rows.shape[1])
         shape = checked_features(self.features, self.image_shape or shape, rows.shape[1])
-        inputs, clipped_share = fed(rows, bounds, self.features, shape)
+        inputs, clipped_share = prepare_inputs(rows, bounds, self.features, shape)
         learner = self._learner(inputs.shape[1], n_outputs, self.hidden)
+        self._try_out(learner, bounds, shape, n_outputs)
         plan = self._noise_plan(training, learner)
         self.bounds_, self.clipped_share_ = bounds, clipped_share
         self.image_shape_ = None if shape is None else list(shape)
@@ -94,7 +98,7 @@ class PrivateNetwork(PrivateFit):
         if plan is not None:
             self.guarantee_ = self.guarantee_.assuming(*self._assuming)
         self.weights_, self.count_ = outcome.public["weights"], outcome.public["count"]
-        self.loss_curve_ = outcome.private["loss_curve"]
+        self.loss_curve_, self.dropped_fraction_ = outcome.private["loss_curve"], outcome.private["dropped"]
         self._describe_noise(training, outcome.public["gradient_noise"])
 
     def _training(self) -> Training:
@@ -128,6 +132,17 @@ class PrivateNetwork(PrivateFit):
             network = perceptron(n_inputs, hidden, n_outputs, self.random_state)
         return Learner(network, type(self)._loss, per_layer=self.per_layer)
 
+    def _try_out(
+        self, learner: Learner, bounds: NDArray[np.float64], shape: tuple[int, int] | None, n_outputs: int
+    ) -> None:
+        """Find out whether the network can be trained, on random examples: nothing may fail after the charge."""
+        random = np.random.default_rng(0)
+        inputs, _ = prepare_inputs(random_rows(bounds, ROWS, random), bounds, self.features, shape)
+        rows, targets = torch.from_numpy(inputs), torch.from_numpy(self._random_targets(n_outputs, ROWS, random))
+        if self.module is not None:
+            check_module(learner, rows.double())
+        choose_engine(learner, rows.double(), targets, self.clip)
+
     def _noise_plan(self, training: Training, learner: Learner) -> Plan | None:
         if math.isinf(self.epsilon):
             return None
@@ -143,19 +158,19 @@ class PrivateNetwork(PrivateFit):
 
     def _describe_noise(self, training: Training, noise: float) -> None:
         batch, multiplier = training.sampling_rate * self.count_, noise / training.clip
-        if multiplier > batch:
-            warnings.warn(
-                f"The noise of each step ({multiplier:.3g} clipped gradients) exceeds what about {batch:.3g} examples can say. "
-                "Use fewer epochs, a larger sampling_rate, or a larger epsilon.",
-                PrivacyWarning,
-                stacklevel=4,
-            )
         last = training.step_scale(noise, self.count_) * training.step_size_at(training.steps - 1)
         self.step_noise_ = last * multiplier / batch
         self.dropout_rate_ = summarise_rates(self.weights_[-1], self.step_noise_)
+        if multiplier > batch:  # last, so that the fit is complete where warnings are errors
+            warnings.warn(
+                f"The noise of each step ({multiplier:.3g} clipped gradients) exceeds the total of a batch (about "
+                f"{batch:.3g} examples). Use fewer epochs, a larger sampling_rate, or a larger epsilon.",
+                PrivacyWarning,
+                stacklevel=4,
+            )
 
     def _sampled_scores(self, X: Any, n_outputs: int) -> Iterator[torch.Tensor]:
-        """Yield the network's outputs (n_samples, n_rows, n_outputs) for a few rows at a time."""
+        """Yield the network's outputs (n_samples, n_rows, n_outputs) for some rows at a time."""
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(self, "weights_")
@@ -163,17 +178,27 @@ class PrivateNetwork(PrivateFit):
             raise InvalidInputError(
                 "the module that the weights belong to",
                 words("a model that was loaded without it"),
-                "Set it with set_params(module=...): a file holds weights, not code.",
+                "Set it with set_params(module=...): the file holds the weights, not the module.",
             )
         rows = validated(self, as_rows(X)[0], reset=False)
         learner: Learner | None = None
         for start in range(0, rows.shape[0], PREDICTED_AT_ONCE):
-            inputs, _ = fed(rows[start : start + PREDICTED_AT_ONCE], self.bounds_, self.features, self.image_shape_)
+            some = rows[start : start + PREDICTED_AT_ONCE]
+            inputs, _ = prepare_inputs(some, self.bounds_, self.features, self.image_shape_)
             if learner is None:
                 learner = self._learner(inputs.shape[1], n_outputs, self.hidden_ or ())
+                self._check_size(learner)
             given = torch.from_numpy(inputs).double()
             found = []
             for sample in self.weights_:
                 learner.set_weights(torch.from_numpy(sample.astype(np.float64)))
                 found.append(learner.scores(given))
             yield torch.stack(found)
+
+    def _check_size(self, learner: Learner) -> None:
+        if learner.size != self.weights_.shape[1]:
+            raise InvalidInputError(
+                f"a module with {self.weights_.shape[1]} weights, like the one that was fitted",
+                words(f"one with {learner.size}"),
+                "Set the module that the weights belong to with set_params(module=...).",
+            )

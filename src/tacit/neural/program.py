@@ -1,4 +1,4 @@
-r"""Training as a program: a noisy number of examples, then one noisy total of clipped gradients a step.
+r"""Training as a program: a noisy number of examples, then one noisy total of clipped gradients per step.
 
 With rate q, count n, clipping norm C, noise multiplier z and :math:`\xi \sim N(0, I)`, a step is
 
@@ -6,9 +6,9 @@ With rate q, count n, clipping norm C, noise multiplier z and :math:`\xi \sim N(
           + \frac{\theta_t}{n C \tau^2}, \qquad
           v_{t+1} = \mu v_t + \hat g_t, \qquad \theta_{t+1} = \theta_t - \eta_t v_{t+1}
 
-with the prior :math:`N(0, \tau^2)` on every weight. Read as Langevin dynamics on the posterior, the noise
-:math:`\eta_t z \xi / (q n)` is that of the sampler; read as dropout, it multiplies every weight by a random number. The
-weights kept along the last quarter of the path are the samples of the posterior.
+with the prior :math:`N(0, \tau^2)` on every weight. Seen as Langevin dynamics on the posterior, the noise
+:math:`\eta_t z \xi / (q n)` is the noise of the sampler; seen as dropout, it multiplies every weight by a random number.
+The posterior samples are weights from the last quarter of the path.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tacit.neural.gradients import Learner
 COUNT_FRACTION = 0.01
 """Fraction of the budget that the noisy number of examples gets."""
 KEPT_PART = 0.75
-"""Samples are kept from this part of the path on."""
+"""Samples are kept after this part of the path."""
 MOST_STEP_NOISE = 0.01
-"""Steps are made smaller where their noise on a weight would exceed this: few examples, or little epsilon."""
+"""Largest noise that a step may add to a weight; with few examples or a small epsilon the steps are made smaller."""
 
 
 class DivergedError(TacitError):
-    """The loss stopped being a number; what was released before that is charged."""
+    """The weights are no longer finite numbers; what was released before that is charged."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class Training:
     steps : int
     sampling_rate : float
     clip : float
-        Largest norm of one example's gradient (of one layer, where layers are clipped by themselves).
+        Largest norm of one example's gradient (of each layer's part of it, where layers are clipped by themselves).
     step_size, decay : float
         Step t has the size ``step_size / (1 + 10 t / steps) ** decay``, times `step_scale`.
     momentum : float
     prior : float
         Standard deviation of the prior of every weight.
     samples : int
-        How many points of the path are kept.
+        Number of points of the path that are kept.
     langevin : bool
         Whether the Langevin noise of the step size is added to the noise of the channel.
     random_state : int
-        Of the Langevin noise, which protects nothing.
+        Seed for the Langevin noise, which is not needed for privacy.
     """
 
     steps: int
@@ -84,7 +84,7 @@ class Training:
         return self.step_size * float((1 + 10 * step / self.steps) ** -self.decay)
 
     def step_scale(self, noise: float, count: float) -> float:
-        """Return by how much all steps are made smaller, so that the first one's noise is at most MOST_STEP_NOISE.
+        """Return the factor for all step sizes with which the first step's noise is at most MOST_STEP_NOISE.
 
         `noise` is the standard deviation of the noise in a total of gradients.
         """
@@ -92,7 +92,7 @@ class Training:
         return min(1.0, MOST_STEP_NOISE / noise) if noise > 0 else 1.0
 
     def kept_steps(self) -> set[int]:
-        """Return after which steps the weights are kept: evenly over the last part of the path, the last among them."""
+        """Return the steps after which the weights are kept: evenly spaced over the last part of the path, with the last step."""
         first = min(self.steps - 1, int(KEPT_PART * self.steps))
         return {round(place) for place in np.linspace(self.steps - 1, first, self.samples)}
 
@@ -104,7 +104,11 @@ def training_program(
     training: Training,
     progress: Callable[[int], None] | None = None,
 ) -> Program:
-    """One holder's view: clip every sampled example's gradient, ask for the noisy total, take the step."""
+    """One holder's view: clip every sampled example's gradient, ask for the noisy total, take the step.
+
+    An example that is not in the sample of a step is not in that step's computation at all: its contribution is exactly
+    zero, and the total has the same bits without it. An example whose gradient is not finite contributes exactly zero.
+    """
     targets, split = torch.from_numpy(y), training.split
     answer = yield Sum(count=[len(y)], bound=1.0, step=split["examples"], units=len(y))
     count = max(float(answer["count"][0]), 1.0)
@@ -114,13 +118,14 @@ def training_program(
     langevin = torch.Generator().manual_seed(training.random_state)
     kept: list[NDArray[np.float32]] = []
     curve: list[float] = []
+    sampled = dropped = 0
     for step in range(training.steps):
         mask = yield Sample(units=len(y), rate=training.sampling_rate)
         learner.set_weights(theta)
         rows = torch.from_numpy(X[mask])
         totals, losses = learner.clipped_totals(rows, targets[torch.from_numpy(mask)], training.clip)
-        _check_finite(losses, step, training.steps)
-        curve.append(float(losses.mean()) if len(losses) else float("nan"))
+        curve.append(float(losses.nanmean()))
+        sampled, dropped = sampled + len(losses), dropped + int(losses.isnan().sum())
         noisy = yield _ask(totals, training.clip, split["gradients"], len(losses))
         if step == 0:
             noise = max(noisy.noise.values())
@@ -134,12 +139,15 @@ def training_program(
             # the step is size / (count * clip) on the whole posterior, whose noise has variance twice that
             spread = (2 * size / (count * training.clip)) ** 0.5
             theta += spread * torch.randn(theta.shape, generator=langevin, dtype=theta.dtype)
+        _check_finite(theta, step, training.steps)
         if step in training.kept_steps():
             kept.append(theta.numpy().astype(np.float32))
         if progress is not None:
             progress(step + 1)
-    public = {"weights": np.stack(kept), "count": count, "gradient_noise": noise}
-    return Outcome(public=public, private={"loss_curve": curve})
+    return Outcome(
+        public={"weights": np.stack(kept), "count": count, "gradient_noise": noise},
+        private={"loss_curve": curve, "dropped": dropped / max(sampled, 1)},
+    )
 
 
 def _ask(totals: dict[str, torch.Tensor], clip: float, step: Step, units: int) -> Sum:
@@ -148,11 +156,12 @@ def _ask(totals: dict[str, torch.Tensor], clip: float, step: Step, units: int) -
     return Sum(bound=bound, step=step, units=units, **arrays)
 
 
-def _check_finite(losses: torch.Tensor, step: int, steps: int) -> None:
-    if not bool(torch.isfinite(losses).all()):
+def _check_finite(theta: torch.Tensor, step: int, steps: int) -> None:
+    """Stop when a weight overflows float32. The weights follow from released totals, so this reveals nothing else."""
+    if not bool(torch.isfinite(theta.float()).all()):
         raise DivergedError(
-            "a finite loss",
-            words(f"a loss that is not a number in step {step + 1} of {steps}"),
-            f"The {step} noisy gradients released before it, and the count, are charged. Use a smaller step_size, or "
-            "check the public bounds of the features.",
+            "finite weights",
+            words(f"weights that are not finite numbers after step {step + 1} of {steps}"),
+            "The noisy count and the noisy gradients released up to this step are charged. Use a smaller step_size, or a "
+            "larger prior.",
         )

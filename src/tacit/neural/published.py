@@ -1,7 +1,7 @@
-"""The accounting printed in the thesis, by name, beside what its noise really costs.
+"""The accounting that the thesis prints, by name, and what its noise really costs.
 
-Nothing here protects anyone: these noise levels are for the comparison table. A fit that uses one of them still gets
-its `guarantee_` from what was released, so it says what the noise costs and not what it was sold for.
+These noise levels are for comparison only. The `guarantee_` of a fit that uses one of them is computed from what was
+released, so it states the real epsilon.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def published_noise(name: str, epsilon: float, delta: float, steps: int, rate: f
 
 @dataclass(frozen=True)
 class ThesisRow:
-    """One noise level of the thesis: where it is from, its multiplier, and the epsilon that it really costs."""
+    """One noise level of the thesis: its source, its multiplier, and the epsilon that it really costs."""
 
     accounting: str
     source: str
@@ -37,11 +37,11 @@ class ThesisRow:
 def compare_thesis(
     epsilon: float = 0.5, delta: float = 1e-4, *, epochs: int = 200, sampling_rate: float = 0.01
 ) -> list[ThesisRow]:
-    """Return what the thesis printed, what its formulas give, and the sound noise, each with its real epsilon.
+    """Return the noise that the thesis prints, that of its formulas, and the sound one, each with its real epsilon.
 
     The number of steps is ``epochs / sampling_rate``, as section 8.1.1 states; the formulas are also evaluated with the
-    number of epochs for T, as a reader might who looks for the printed values. Multipliers are relative to the clipping
-    norm of one example, add-remove, Poisson sampling.
+    number of epochs for T, in search of the printed values. Multipliers are relative to the clipping norm of one example,
+    for add-remove adjacency and Poisson sampling.
 
     Examples
     --------

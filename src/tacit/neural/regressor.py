@@ -16,8 +16,12 @@ from tacit.neural.inputs import checked_targets
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork
 
 
+def _random_numbers(n_targets: int, count: int, random: np.random.Generator) -> NDArray[np.float64]:
+    return random.uniform(-1.0, 1.0, (count, n_targets))
+
+
 class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[misc]
-    r"""A network for numbers, trained with differential privacy, that predicts by the average of posterior samples.
+    r"""A regressor trained with differentially private gradient steps, which averages over posterior samples.
 
     The loss of an example is :math:`\frac12 |f(x) - t|^2`, with the targets t mapped from their public bounds to [-1, 1].
 
@@ -28,9 +32,10 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
     epsilon, delta : float
         Privacy loss and failure probability of the **whole** fit. ``epsilon=inf`` adds no noise and has no guarantee.
     target_bounds : pair, default=(0.0, 1.0)
-        Public lowest and highest value of the targets, each a number or one a target; values beyond are cut off.
+        Public lowest and highest value of the targets, each one number or one number per target; targets are clipped to
+        them.
     module : torch.nn.Module, optional
-        In place of `hidden`: any network from rows to one number a target.
+        Instead of `hidden`: a network that maps rows to one number per target; see `PrivateBayesianClassifier`.
     method, features, image_shape, bounds, epochs, sampling_rate, clip, step_size, decay, momentum, prior, samples
         See `PrivateBayesianClassifier`.
     per_layer, accounting, progress, adjacency, max_rows, ledger, dataset, insecure_seed, random_state
@@ -41,15 +46,15 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
     weights_ : ndarray of shape (n_samples, n_weights)
         The posterior samples.
     target_bounds_ : ndarray of shape (2, n_targets)
-    count_, dropout_rate_, step_noise_, guarantee_, loss_curve_, clipped_share_
+    count_, dropout_rate_, step_noise_, guarantee_, loss_curve_, clipped_share_, dropped_fraction_
         See `PrivateBayesianClassifier`.
     clipped_target_share_ : float
-        Share of the targets beyond their bounds, without noise: for the holder's eyes, and not saved.
+        Fraction of the targets outside their bounds, without noise: for the holder only, and not saved.
 
     Privacy
     -------
-    Unit: one row with its targets. What leaves, and why the bound holds: as for `PrivateBayesianClassifier`, whose
-    training this is; the bounds of the targets are public, as are those of the features.
+    Unit: one row with its targets. What leaves, and why the bound holds: as for `PrivateBayesianClassifier`, which is
+    trained in the same way. The bounds of the targets and of the features are public.
 
     References
     ----------
@@ -67,6 +72,7 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
     """
 
     _loss = staticmethod(regression_loss)
+    _random_targets = staticmethod(_random_numbers)
     _assuming = ("the bounds of the targets are public", *PUBLIC)
 
     hidden: Sequence[int] = public(default=(100,), kw_only=False)
@@ -77,7 +83,7 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
     clipped_target_share_: float = learned()
 
     def fit(self, X: Any, y: Any = None) -> PrivateBayesianRegressor:
-        """Learn the numbers `y`, one or several a row of `X` (a table, or images as one array or list)."""
+        """Learn the numbers `y`, one or several per row of `X` (a table, or images as one array or list)."""
         rows, shape = self._rows(X)
         targets, self.target_bounds_, self.clipped_target_share_ = checked_targets(y, rows.shape[0], self.target_bounds)
         self.single_target_ = np.ndim(y) == 1
@@ -93,7 +99,7 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
         return float(super().score(X, as_numbers(y, "targets"), sample_weight))
 
     def predict_spread(self, X: Any) -> NDArray[np.float64]:
-        """Return how far the posterior samples are apart: the standard deviation of every row's prediction."""
+        """Return the standard deviation of every row's prediction over the posterior samples."""
         return self._over_samples(X, lambda samples: samples.std(axis=0))
 
     def _over_samples(
@@ -103,7 +109,7 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
         return found[:, 0] if self.single_target_ else found
 
     def _sampled_predictions(self, X: Any) -> Iterator[NDArray[np.float64]]:
-        """Yield (n_samples, n_rows, n_targets), in the targets' own units, for a few rows at a time."""
+        """Yield (n_samples, n_rows, n_targets), in the units of the targets, for some rows at a time."""
         low, high = getattr(self, "target_bounds_", np.zeros((2, 1)))
         for scores in self._sampled_scores(X, len(low)):
             yield low + (scores.numpy() + 1) / 2 * (high - low)

@@ -1,4 +1,4 @@
-"""What this part of tacit needs besides the rest, and what to install where it is missing."""
+"""The check that PyTorch is installed, which only this part of tacit needs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class MissingTorchError(TacitError, ImportError):
 
 
 def require_torch() -> None:
-    """Raise `MissingTorchError` where PyTorch is not installed."""
+    """Raise `MissingTorchError` if PyTorch is not installed."""
     if find_spec("torch") is None:
         raise MissingTorchError(
             "PyTorch for private networks",
-            words("a Python without it"),
+            words("an environment without it"),
             f"Install it with: pip install 'tacit[neural]' (or: pip install torch=={TORCH}).",
         )

@@ -1,14 +1,14 @@
-r"""A fixed front end for images: a scattering transform, which has seen no data at all.
+r"""A fixed front end for images: a scattering transform, which is not fitted to any data.
 
-Wavelets in several orientations at two scales, their absolute values, and a local average; then once more on the
-absolute values of the fine scale. The wavelets are formulas, so the transform costs no privacy: each image is
-transformed by itself. A network on top of it needs far less from its private gradients than one on pixels.
+It computes wavelet coefficients in several orientations at two scales, their absolute values and local averages, and
+repeats this on the absolute values of the fine scale. The wavelets are given by formulas and each image is transformed by
+itself, so the transform costs no privacy. A network on top of it learns much more from noisy gradients than one on pixels.
 
 .. math:: \{x * \phi,\; |x * \psi_{j,\theta}| * \phi,\; ||x * \psi_{0,\theta}| * \psi_{1,\theta'}| * \phi\}
 
 with Morlet wavelets :math:`\psi_{j,\theta}` of scale :math:`2^j`, j = 0, 1, in 8 orientations, averaged by a Gaussian
-:math:`\phi` and sampled every 4 pixels. The coarse wavelets are the fine ones on the image at half its size, cut off
-at 7 x 7 pixels.
+:math:`\phi` and sampled every 4 pixels. The coarse wavelets are the fine ones on the image at half its size. They are truncated
+to 7 x 7 pixels.
 
 References
 ----------
@@ -33,22 +33,21 @@ CHANNELS = 1 + 2 * ORIENTATIONS + ORIENTATIONS**2
 STRIDE = 4
 LEAST_SIDE = 8
 REACH = 3
-"""The wavelets are cut off at this distance, twice their width along and nearly so across."""
-CHUNK = 16
+"""The wavelets are truncated at this distance: 3.75 standard deviations along the wave, 1.9 across."""
 # the usual Morlet constants: width, central frequency, ratio of the axes
 WIDTH, FREQUENCY, SLANT = 0.8, 3 * math.pi / 4, 0.5
 BLUR = 0.8
 SMOOTHED = 1e-4
-"""Added to the size that features are divided by, so that an empty image stays empty."""
+"""Added to the root mean square that features are divided by, so that an empty image stays empty."""
 
 
 def scattering_size(shape: tuple[int, int]) -> int:
-    """Return how many features an image of this shape has."""
+    """Return the number of features of an image of this shape."""
     return CHANNELS * math.ceil(shape[0] / STRIDE) * math.ceil(shape[1] / STRIDE)
 
 
 def scattering(X: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.float32]:
-    """Transform images, one a row, each by itself.
+    """Transform images, one per row, each by itself, in float64.
 
     Parameters
     ----------
@@ -77,10 +76,10 @@ def scattering(X: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.float32]:
             "Use features=None for smaller ones.",
         )
     out = np.empty((len(X), scattering_size(shape)), np.float32)
-    for start in range(0, len(X), CHUNK):
-        # in float64, whose last bits may differ with the place in a chunk; rounded to float32 they do not
-        images = torch.from_numpy(np.array(X[start : start + CHUNK], np.float64)).reshape(-1, 1, *shape)
-        out[start : start + CHUNK] = _transformed(images).numpy()
+    for place, row in enumerate(X):
+        # one image at a time: in a batch, rounding may depend on the position and on the number of images
+        image = torch.from_numpy(np.array(row, np.float64)).reshape(1, 1, *shape)
+        out[place] = _transformed(image).numpy()[0]
     return out
 
 
@@ -93,13 +92,13 @@ def _transformed(images: torch.Tensor) -> torch.Tensor:
 
 
 def _normalised(features: torch.Tensor) -> torch.Tensor:
-    """Centre and scale every image's features by themselves."""
+    """Centre and scale the features of every image by themselves."""
     centred = features - features.mean(dim=1, keepdim=True)
     return centred / (centred.square().mean(dim=1, keepdim=True).sqrt() + SMOOTHED)
 
 
 def _wavelets(channels: torch.Tensor) -> torch.Tensor:
-    """Return the absolute values of every channel's wavelet coefficients, one channel an orientation."""
+    """Return the absolute values of every channel's wavelet coefficients, one channel per orientation."""
     count, depth, height, width = channels.shape
     padded = torch.nn.functional.pad(channels, (REACH,) * 4, mode="reflect")
     found = torch.nn.functional.conv2d(padded.reshape(count * depth, 1, *padded.shape[2:]), _bank())
@@ -109,7 +108,7 @@ def _wavelets(channels: torch.Tensor) -> torch.Tensor:
 
 @lru_cache(maxsize=1)
 def _bank() -> torch.Tensor:
-    """Return the wavelets as convolutions, the real parts and then the imaginary ones."""
+    """Return the wavelets as convolution kernels: the real parts, then the imaginary parts."""
     at = torch.arange(-REACH, REACH + 1, dtype=torch.float64)
     v, u = torch.meshgrid(at, at, indexing="ij")
     waves = []
@@ -118,7 +117,7 @@ def _bank() -> torch.Tensor:
         envelope = torch.exp(-(along**2 + (SLANT * across) ** 2) / (2 * WIDTH**2))
         envelope = envelope / envelope.sum()
         wave = envelope * torch.exp(1j * FREQUENCY * along)
-        waves.append(wave - envelope * wave.sum())  # a wavelet does not see a constant
+        waves.append(wave - envelope * wave.sum())  # a wavelet has mean zero
     bank = torch.stack(waves)
     return torch.cat([bank.real, bank.imag])[:, None]
 
@@ -130,7 +129,7 @@ def _averaged(channels: torch.Tensor, stride: int) -> torch.Tensor:
 
 @lru_cache(maxsize=16)
 def _averaging(side: int, stride: int) -> torch.Tensor:
-    """Return the Gaussian averages around every stride-th place, as a matrix; at the border, of what is there."""
+    """Return the matrix of Gaussian averages around every stride-th pixel; at the border, of the pixels that exist."""
     at = torch.arange(math.ceil(side / stride), dtype=torch.float64) * stride + (stride - 1) / 2
     distance = torch.arange(side, dtype=torch.float64) - at[:, None]
     weights = torch.exp(-0.5 * (distance / (BLUR * stride / 2)) ** 2)
