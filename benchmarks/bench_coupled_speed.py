@@ -21,8 +21,8 @@ from bench_coupled import CP, lastfm_triples
 
 from tacit import CoupledFactorization, Relation
 from tacit.channel import Clear, run
-from tacit.factor.coupled.program import Settings, coupled_program
-from tacit.factor.coupled.terms import ZerosTerm
+from tacit.factor.coupled.plain.program import CoupledSettings, coupled_program
+from tacit.factor.coupled.plain.terms import ZerosTerm
 
 
 def peer(name: str) -> Any:
@@ -38,14 +38,16 @@ def sweeps_to(
     relations: list[Relation], start: Any, shared: tuple[str, ...], target: float, most: int
 ) -> tuple[float, int, float]:
     """Return the time, sweeps and cost of a run that goes on until its cost is at the target; compilation excluded."""
-    run(coupled_program(relations, start, shared=shared, settings=Settings(max_iter=2, tol=0)), Clear())
+    run(coupled_program(relations, start, shared=shared, settings=CoupledSettings(max_iter=2, tol=0)), Clear())
     curve = run(
-        coupled_program(relations, start, shared=shared, settings=Settings(max_iter=most, tol=0)), Clear()
+        coupled_program(relations, start, shared=shared, settings=CoupledSettings(max_iter=most, tol=0)), Clear()
     ).public["loss_curve"]
     reached = np.flatnonzero(curve <= target)
     count = int(reached[0]) + 1 if len(reached) else most
     begin = time.perf_counter()
-    outcome = run(coupled_program(relations, start, shared=shared, settings=Settings(max_iter=count, tol=0)), Clear())
+    outcome = run(
+        coupled_program(relations, start, shared=shared, settings=CoupledSettings(max_iter=count, tol=0)), Clear()
+    )
     return time.perf_counter() - begin, count, float(outcome.public["loss"])
 
 

@@ -19,8 +19,8 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from tacit import NMF, SVD
-from tacit.privacy import ksdp
-from tacit.privacy.ksdp_statistics import nmf_statistics, svd_statistics
+from tacit.measure.ksdp import ksdp
+from tacit.measure.ksdp.statistics import nmf_statistics, svd_statistics
 
 DATA = data_folder()
 SHARES = (0.005, 0.03, 0.1)

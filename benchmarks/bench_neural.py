@@ -27,7 +27,7 @@ import torch
 from real_data import data_folder
 from sklearn.datasets import load_digits
 
-from tacit.neural import PrivateBayesianClassifier, compare_thesis, expected_calibration_error, inputs
+from tacit.neural import PrivateBayesianClassifier, compare_thesis, expected_calibration_error, wavelets
 from tacit.neural.gradients import Learner
 from tacit.neural.network import perceptron
 from tacit.privacy import gaussian_noise_multiplier
@@ -61,7 +61,7 @@ def digits() -> Data:
 
 def remember_scattering() -> None:
     """The front end depends on each image alone: over many fits of the same images, compute it once."""
-    transform = inputs.scattering
+    transform = wavelets.scattering
     kept: dict[tuple[Any, ...], Any] = {}
 
     def remembered(X: Any, shape: tuple[int, int]) -> Any:
@@ -70,7 +70,7 @@ def remember_scattering() -> None:
             kept[key] = transform(X, shape)
         return kept[key]
 
-    inputs.scattering = remembered  # type: ignore[assignment]
+    wavelets.scattering = remembered  # type: ignore[assignment]
 
 
 def fit(data: Data, epsilon: float, **settings: Any) -> PrivateBayesianClassifier:

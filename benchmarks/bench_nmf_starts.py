@@ -20,9 +20,9 @@ from sklearn.feature_extraction.text import TfidfTransformer
 
 from tacit import NMF
 from tacit.channel import Clear, run_together
-from tacit.factor.nmf.merge_local import weighted_topics
-from tacit.factor.nmf.program import Settings
-from tacit.factor.nmf.steps import solve_rows
+from tacit.factor.nmf.nnls import solve_rows
+from tacit.factor.nmf.pd_nmf import weighted_topics
+from tacit.factor.nmf.program import NMFSettings
 from tacit.measure import reconstruction_error, topic_coherence
 
 DATA = data_folder()
@@ -50,7 +50,7 @@ def distance(rows: Any, T: np.ndarray) -> float:
 
 
 def best_of(parts: list[Any], rows: Any, seed: int) -> np.ndarray:
-    settings = Settings(max_iter=SWEEPS, tol=0)
+    settings = NMFSettings(max_iter=SWEEPS, tol=0)
     own = [weighted_topics(part, RANK, random_state=seed, settings=settings) for part in parts]
     own = [T / np.maximum(np.linalg.norm(T, axis=1), 1e-300)[:, None] for T in own]
     return min(own, key=lambda T: distance(rows, T))

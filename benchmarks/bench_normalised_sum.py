@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "channel"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "channel" / "directions"))
 from local_wires import run_parties
 
 PAPER = {(3, 100): 2.1, (3, 1000): 17.4, (3, 10_000): 168.1, (5, 100): 4.6, (5, 1000): 40.3, (5, 10_000): 403.9}
@@ -39,7 +39,7 @@ def fastest(call: Any) -> tuple[float, float]:
 
 
 def tacit_party(wire: Any, rows: int, columns: int) -> tuple[float, float, int]:
-    from tacit.channel.normalised import NormalisedSummer
+    from tacit.channel.directions.summer import NormalisedSummer
 
     term = np.random.default_rng(wire.index).integers(-(2**56), 2**56, (rows, columns))
     with NormalisedSummer(wire, timeout=600) as directions:

@@ -32,9 +32,9 @@ class Totals:
         """Sum, and forget the total."""
         self.guarantee_ = None
         if not self.masked:
-            from tacit.channel import masks
+            from tacit.channel import masked
 
-            masks.Masks.hide = lambda self, elements, ring, number: elements  # type: ignore[method-assign]
+            masked.Masks.hide = lambda self, elements, ring, number: elements  # type: ignore[method-assign]
         run(self._program(np.random.default_rng(0).normal(size=(ROWS, COLUMNS))), Clear())
         return self
 

@@ -23,8 +23,9 @@ from real_data import data_folder
 from tacit.data import CategoryColumn, NumberColumn
 from tacit.errors import InvalidInputError
 from tacit.measure import classifier_scores, value_difference
-from tacit.perturb import AdditiveNoise, CorrelationAware, NeighbourhoodAware, PrivateTable, TruncatedSVDRelease
-from tacit.perturb.leaders import leader_clusters
+from tacit.perturb import AdditiveNoise, CorrelationAware, NeighbourhoodAware, TruncatedSVDRelease
+from tacit.perturb.methods.neighbourhood_aware import leader_clusters
+from tacit.synthetic import PrivateTable
 
 RAW: dict[str, Any] = {"scale": "none"}
 # data set: classifier: (VD squared, AUC of NBP, AUC of NBPT, AUC of SVD near its largest VD), a row of Tables 6.1 to 6.12.

@@ -106,7 +106,7 @@ def topics(folder: Path) -> None:
 def overhead(folder: Path) -> None:
     """The same program, with the same rounds, over a noisy channel and over a clear one."""
     from tacit.channel import Clear, Noisy, Plan, Step, run
-    from tacit.factor.nmf.rounds import free_start, rounds_program
+    from tacit.factor.nmf.saha_imtiaz import free_start, rounds_program
 
     X = np.load(folder / "faces" / "cbcl_19x19.npz")["X"].astype(float)
     X /= np.linalg.norm(X, axis=1, keepdims=True)

@@ -24,7 +24,7 @@ from real_data import data_folder
 
 from tacit import measure
 from tacit.measure import attacks
-from tacit.measure.nearest import nearest
+from tacit.measure.neighbours import nearest
 
 ROWS, COLUMNS, SECONDS, GIGABYTES = 200_000, 20, 60, 4
 ROTATED = {

@@ -6,9 +6,10 @@ import numpy as np
 import polars as pl
 
 from tacit.data import NumberColumn
-from tacit.perturb import PrivateTable, compare_releases
-from tacit.perturb.frontier import frontier
+from tacit.perturb import compare_releases
+from tacit.perturb.compare import frontier
 from tacit.report.frontiers import release_frontier
+from tacit.synthetic import PrivateTable
 
 # patients: age, pressure, weight and dose go together; who falls ill depends on the first two
 generator = np.random.default_rng(0)

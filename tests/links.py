@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.channel.masked import MaskedSum
-from tacit.channel.masks import Masks
+from tacit.channel.masked import MaskedSum, Masks
 from tacit.errors import ProtocolError
-from tacit.privacy.entropy import secure_generator
+from tacit.privacy.noise.entropy import secure_generator
 
 
 class QueueLink:

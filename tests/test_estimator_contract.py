@@ -25,11 +25,11 @@ import tacit
 from tacit import Ledger, LocallyPrivateCounts, Relation, choose_rank
 from tacit.data import NumberColumn, TableSchema
 from tacit.errors import InvalidInputError, PrivacyWarning
-from tacit.factor.base import Estimator, in_file, learned, pickling_everything, released
-from tacit.factor.private import PrivateFit
-from tacit.factor.saved import SavedModel
-from tacit.factor.vocabulary import private_vocabulary
-from tacit.registry import ESTIMATORS
+from tacit.estimators.base import Estimator, in_file, learned, pickling_everything, released
+from tacit.estimators.private import PrivateFit
+from tacit.estimators.registry import ESTIMATORS
+from tacit.estimators.saved import SavedModel
+from tacit.privacy.vocabulary import private_vocabulary
 
 HAS_TORCH = find_spec("torch") is not None
 NAMES = [name for name, entry in ESTIMATORS.items() if HAS_TORCH or not entry.extra]

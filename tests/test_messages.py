@@ -55,17 +55,18 @@ from tacit.data.frames import read_frame
 from tacit.data.split import held_out_rows
 from tacit.errors import InvalidInputError, TacitError, Undisclosed, kind_of, parameter, words
 from tacit.factor.coupled.held_out import hold_out
-from tacit.factor.coupled.local_counts import LocalCountFactorization
-from tacit.factor.coupled.private import PrivateCoupledFactorization
-from tacit.factor.coupled.sites import Outline, Site
+from tacit.factor.coupled.local.estimator import LocalCountFactorization
+from tacit.factor.coupled.outlines import Outline, Site
+from tacit.factor.coupled.private.estimator import PrivateCoupledFactorization
 from tacit.factor.ratings.table import RatingTable, read_ratings
-from tacit.factor.vocabulary import private_vocabulary
 from tacit.measure import attacks
+from tacit.measure.ksdp import ksdp
 from tacit.parties import Identity, Job, Party
 from tacit.parties import link as party_link
 from tacit.parties import local as local_parties
 from tacit.parties.models import PartyData, check_party_data, read_party_data
-from tacit.privacy import Ledger, fingerprint, ksdp
+from tacit.privacy import Ledger, fingerprint
+from tacit.privacy.vocabulary import private_vocabulary
 from tacit.report import tables
 from tacit.report.measure import measure_tables
 
@@ -1114,7 +1115,7 @@ def test_a_party_on_this_computer_that_fails_reports_no_value(monkeypatch):
 
 
 def test_a_step_of_the_secure_computation_that_fails_reports_no_value(monkeypatch):
-    from tacit.channel.normalised_worker import Worker
+    from tacit.channel.directions.worker import Worker
 
     worker = object.__new__(Worker)
     worker._loop = __import__("asyncio").new_event_loop()
@@ -1184,7 +1185,7 @@ PUBLIC_HOLDERS = {
         "NonNegativeSide",
         "ItemPosterior",
         "Posterior",
-        "Side",
+        "FixedFactors",
         "Search",
     ),
     # results that are for the holder, and are shown on purpose
@@ -1253,7 +1254,7 @@ def test_every_estimator_and_measure_has_a_case():
 def test_causes_are_dropped_where_data_is_read():
     """The message of numpy, polars or scikit-learn may quote the data; `from error` would show it in the traceback."""
     kept = set()
-    for package in ("channel", "cli", "data", "factor", "measure", "perturb"):
+    for package in ("channel", "cli", "data", "estimators", "factor", "measure", "perturb", "synthetic"):
         for path in (SOURCE / package).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Raise) and isinstance(node.cause, ast.Name):

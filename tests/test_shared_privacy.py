@@ -10,10 +10,10 @@ from scipy.sparse import csr_array, vstack
 from sklearn.base import clone
 
 from tacit import PrivateCoupledFactorization, PrivateMoments, PrivateNMF, Relation, choose_rank
-from tacit.channel import check_neighbours
 from tacit.data import NumberColumn, make_documents, make_images
 from tacit.errors import PrivacyViolationError
-from tacit.perturb import PrivateTable
+from tacit.synthetic import PrivateTable
+from tacit.testing import check_neighbours
 
 IMAGES = make_images(60, side=5, n_parts=1).images
 COUNTS = csr_array(make_documents(40, n_topics=2).counts[:, :30].astype(float))

@@ -9,8 +9,8 @@ from tacit import PrivateMoments, PrivateNMF, PrivateRecommender, PrivateTable
 from tacit.channel import Plan
 from tacit.data import NumberColumn, make_images, make_ratings
 from tacit.errors import InvalidInputError, PrivacyWarning
-from tacit.factor.vocabulary import private_vocabulary
 from tacit.privacy import published
+from tacit.privacy.vocabulary import private_vocabulary
 from tacit.validation import check_fit_delta, warn_about_delta
 
 IMAGES = make_images(300, side=6, n_parts=2).images

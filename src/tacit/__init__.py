@@ -6,21 +6,21 @@ Names are imported when they are first used, so that ``import tacit`` and the co
 from importlib import import_module
 from typing import Any
 
-from tacit.registry import ESTIMATORS
+from tacit.estimators.registry import ESTIMATORS
 
 _OTHERS = {
     "Accountant": "tacit.privacy",
     "AllBut": "tacit.factor",
     "Guarantee": "tacit.privacy",
     "Ledger": "tacit.privacy",
-    "LocallyPrivateCounts": "tacit.factor.coupled.local_noise",
+    "LocallyPrivateCounts": "tacit.factor.coupled.local.noise",
     "Relation": "tacit.factor",
     "TacitError": "tacit.errors",
     "choose_rank": "tacit.factor",
     "fingerprint": "tacit.privacy",
     "gaussian_epsilon": "tacit.privacy",
     "gaussian_noise_multiplier": "tacit.privacy",
-    "load": "tacit.registry",
+    "load": "tacit.estimators.registry",
 }
 
 __all__ = sorted([*_OTHERS, *(name for name, entry in ESTIMATORS.items() if not entry.extra)])  # noqa: PLE0605

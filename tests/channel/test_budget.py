@@ -116,7 +116,7 @@ class Counted(Noisy):
 
 
 def lines_of_a_run(book):
-    """Run once under a tracer; return how many lines of tacit.channel and tacit.privacy.spending are executed."""
+    """Run once under a tracer; return how many lines of tacit.channel and tacit.privacy.ledger.spending are executed."""
     lines = 0
 
     def trace(frame, event, _):

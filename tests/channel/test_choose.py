@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.channel import Choose, Clear, Noisy, Outcome, Plan, Step, Sum, check_neighbours, run, run_together
+from tacit.channel import Choose, Clear, Noisy, Outcome, Plan, Step, Sum, run, run_together
 from tacit.errors import BudgetError, InvalidInputError, PrivacyViolationError, ProtocolError, RangeError
+from tacit.testing import check_neighbours
 
 X = np.random.default_rng(0).random((40, 3))
 

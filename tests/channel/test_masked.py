@@ -14,9 +14,8 @@ from scipy.stats import chi2, kstest
 
 from tacit import NMF, PrivateMoments, PrivateNMF
 from tacit.channel import Choose, Grid, Noisy, NormedSum, Outcome, Plan, Sum
-from tacit.channel.masked import Masked, among
-from tacit.channel.masks import Masks
-from tacit.channel.ring import Ring
+from tacit.channel.fixedpoint import Ring
+from tacit.channel.masked import Masked, Masks, among
 from tacit.channel.run import interpose, run
 from tacit.errors import ProtocolError, RangeError
 from tacit.privacy.noise import discrete_gaussian_pmf

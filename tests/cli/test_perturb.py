@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 from test_cli import invoke, tacit_command
 
-from tacit.channel import check_neighbours
 from tacit.errors import BudgetError, InvalidInputError, LedgerError
 from tacit.measure import value_difference
 from tacit.privacy.ledger import Ledger
+from tacit.testing import check_neighbours
 
 GENERATOR = np.random.default_rng(0)
 CLASSES = np.arange(150) % 3

@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from tacit import PrivateNMF
-from tacit.channel import check_neighbours
+from tacit.estimators.rows import clip_rows
 from tacit.factor import kernels
-from tacit.factor.coupled.private_cells import added
-from tacit.factor.coupled.private_left_out import left_out
-from tacit.factor.nmf import steps
-from tacit.factor.nmf.steps import MOST_SWEEPS, Outliers, Penalty, solve_rows
-from tacit.factor.ratings import kernels as rating_kernels
-from tacit.factor.ratings.leave_one_out import regress
+from tacit.factor import small_solves as rating_kernels
+from tacit.factor.coupled.private.unit_cells import added
+from tacit.factor.nmf import nnls
+from tacit.factor.nmf.nnls import MOST_SWEEPS, Outliers, Penalty, solve_rows
+from tacit.factor.noisy_moments.leave_one_out import left_out, regress
 from tacit.factor.ratings.table import read_ratings
-from tacit.factor.rows import clip_rows
+from tacit.testing import check_neighbours
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +73,7 @@ ROW_SETTINGS = {
 def _few_rounds():
     """Rows that converge slowly end at the limit, which is lowered to save time; most converge before it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "ROUNDS_WITH_OUTLIERS", 60)
+        patch.setattr(nnls, "ROUNDS_WITH_OUTLIERS", 60)
         yield
 
 
@@ -210,7 +209,7 @@ def test_factors_of_a_user(seed, users, size, dtype, uncertain):
     def solve(batch):
         ends, columns, values = people.of(batch)
         given = ends, columns, values.astype(dtype), items, variances
-        solved = rating_kernels.solve_rows(*given, np.ones(size, dtype), 0.3)
+        solved = rating_kernels.ridge_rows(*given, np.ones(size, dtype), 0.3)
         return *solved, *rating_kernels.normal_rows(*given, range(len(batch)))
 
     found = solve(np.arange(users))

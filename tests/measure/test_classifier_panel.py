@@ -8,8 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from tacit.errors import InvalidInputError
 from tacit.measure import CLASSIFIERS, area_under_curve, classifier_panel, classifier_scores, misclassification_rate
-from tacit.measure.classifiers import _auc, combined_kernel
-from tacit.measure.panel import _split
+from tacit.measure.classifiers import _auc, _split, combined_kernel
 
 
 def classes(n_classes=2, seed=0, n_rows=240):

@@ -9,8 +9,8 @@ import tacit.measure.release as module
 from tacit.errors import InvalidInputError
 from tacit.measure import all_attacks, measure_release
 from tacit.measure.attacks import Finding, Linkage, Reconstruction
-from tacit.measure.attempts import Attempts
-from tacit.measure.panel import PanelScore
+from tacit.measure.classifiers import PanelScore
+from tacit.measure.release import Attempts
 from tacit.measure.verdict import verdict
 
 GENERATOR = np.random.default_rng(0)

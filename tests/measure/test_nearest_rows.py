@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-import tacit.measure.nearest as module
-from tacit.measure.nearest import LowerBounds, nearest
+import tacit.measure.neighbours as module
+from tacit.measure.neighbours import LowerBounds, nearest
 
 
 def by_sorting(points, queries, k, own):

@@ -13,7 +13,7 @@ import pytest
 from tacit import CoupledFactorization, PrivateCoupledFactorization, Relation, load
 from tacit.data import make_coupled, make_ratings
 from tacit.errors import InvalidInputError, ProtocolError
-from tacit.factor.coupled.sites import Outline
+from tacit.factor.coupled.outlines import Outline
 from tacit.parties import run_local
 from tacit.parties.relations import check_sites, outlines_of, site_of
 

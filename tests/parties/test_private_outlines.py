@@ -9,7 +9,7 @@ from tacit import Relation
 from tacit.cli.main import app
 from tacit.cli.parties_relations import outlines_of_files, read_site
 from tacit.errors import InvalidInputError
-from tacit.factor.coupled.observed import AllBut
+from tacit.factor.coupled.cells import AllBut
 from tacit.parties import Identity
 from tacit.parties.local import local_job
 from tacit.parties.models import check_job

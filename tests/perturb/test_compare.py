@@ -6,9 +6,17 @@ from tacit.data import NumberColumn
 from tacit.errors import InvalidInputError
 from tacit.measure.attacks import Finding
 from tacit.perturb import compare_releases, named_release
-from tacit.perturb.compare import BOUNDS_FROM_DATA, COMPARED, PRIVATE, Compared, gain, rows_kept_out
-from tacit.perturb.frontier import choice_in_words, frontier
-from tacit.perturb.named import RELEASES
+from tacit.perturb.compare import (
+    BOUNDS_FROM_DATA,
+    COMPARED,
+    PRIVATE,
+    Compared,
+    choice_in_words,
+    frontier,
+    gain,
+    rows_kept_out,
+)
+from tacit.perturb.registry import RELEASES
 
 
 def test_every_method_has_a_name_and_unknown_settings_are_refused():

@@ -15,14 +15,7 @@ from tacit.privacy import (
     Guarantee,
     LaplaceRelease,
 )
-from tacit.privacy.rounding import (
-    exact,
-    rounded_down,
-    rounded_up,
-    shown_delta,
-    shown_epsilon,
-    shown_factor,
-)
+from tacit.privacy.rounding import exact, rounded_down, rounded_up, shown_delta, shown_epsilon, shown_factor
 
 positive = st.floats(min_value=1e-300, max_value=1e300)
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tacit.channel.asks import Choose, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.transcript import Transcript
-from tacit.privacy.entropy import secure_generator
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.noise.entropy import secure_generator
 
 
 class Clear:

@@ -1,4 +1,14 @@
-"""The channel among parties: every number is put on a grid and masked; all learn the exact totals, and nothing else."""
+r"""The channel among parties: every number is put on a grid and masked; all learn the exact totals, and nothing else.
+
+Every pair of parties adds and subtracts the same stream of masks. Party m sends
+:math:`x_m + \sum_{j>m} s_{mj} - \sum_{j<m} s_{mj}`, where :math:`s_{mj}` is the stream that only m and j can compute. Added
+up over the parties, the streams cancel. To anyone without the key of at least one pair in it, a masked vector is uniform. So
+any set of parties learns the sum of the others' vectors and nothing else about them.
+
+References
+----------
+K. Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017 (section 4.0.1).
+"""
 
 from __future__ import annotations
 
@@ -12,23 +22,70 @@ from numpy.typing import NDArray
 
 from tacit.channel.asks import Choose, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.clear import Clear
-from tacit.channel.fixedpoint import Grid
-from tacit.channel.masks import Masks
+from tacit.channel.fixedpoint import Elements, Grid, Ring
 from tacit.channel.noisy import Noisy
-from tacit.channel.ring import Elements, Ring
+from tacit.channel.peers import Together
 from tacit.channel.run import Channel, lengths_of
-from tacit.channel.together import Together
 from tacit.channel.transcript import Transcript
-from tacit.errors import ProtocolError, RangeError, words
+from tacit.errors import ProtocolError, RangeError, parameter, words
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.noise.entropy import STREAM_KEY_BYTES, counter_stream
 
+BLOCK_BYTES = 16
+CHUNK = 16384
+"""Elements that are masked at a time."""
 FRACTION_BITS = 40
 DIGEST_BYTES = 16
 DIRECTION_BITS, DIRECTION_FRACTION = 100, 66
 """The grid of normalised sums is so fine that even short totals keep their norm to themselves."""
 
 
-class Link(Protocol):
+class Masks:
+    """The masks of one party for one session.
+
+    Parameters
+    ----------
+    index : int
+        This party's place.
+    keys : mapping of int to bytes
+        For every other party, the 32-byte key shared with it, made for this session alone.
+    """
+
+    def __init__(self, index: int, keys: Mapping[int, bytes]) -> None:
+        if index in keys or any(len(key) != STREAM_KEY_BYTES for key in keys.values()):
+            raise ProtocolError(
+                f"one key of {STREAM_KEY_BYTES} bytes for every other party",
+                words(f"keys for {sorted(keys)}"),
+                "Agree on keys again.",
+            )
+        self.index = index
+        self._keys = dict(keys)
+        self._next = 0
+
+    def hide(self, elements: Elements, ring: Ring, number: int) -> Elements:
+        """Return the elements masked for sum number `number`; a number cannot be used twice."""
+        if number < self._next:
+            raise ProtocolError(
+                f"a sum numbered {self._next} or higher",
+                parameter(number),
+                "A mask used twice would give away a difference.",
+            )
+        self._next = number + 1
+        streams = {peer: counter_stream(key, number) for peer, key in sorted(self._keys.items())}
+        most = 8 * min(CHUNK, elements.shape[1]) * len(elements)
+        zeros, buffer = bytes(most), bytearray(most + BLOCK_BYTES)
+        masked = np.empty_like(elements)
+        for start in range(0, elements.shape[1], CHUNK):  # so that all of a chunk's streams meet it in the cache
+            part = elements[:, start : start + CHUNK]
+            for peer, stream in streams.items():
+                stream.update_into(memoryview(zeros)[: 8 * part.size], buffer)
+                mask = np.frombuffer(buffer, "<u8", part.size).astype(np.uint64, copy=False).reshape(part.shape)
+                part = ring.plus(part, mask) if peer > self.index else ring.minus(part, mask)
+            masked[:, start : start + CHUNK] = part
+        return masked
+
+
+class PartyLink(Protocol):
     """Messages to and from every other party, in steps: each sends one message to each, and waits for theirs."""
 
     @property
@@ -54,11 +111,11 @@ class MaskedSum:
 
     Privacy
     -------
-    See `tacit.channel.masks`: any set of parties learns of the others' vectors their sum, and nothing else. With one
+    See `tacit.channel.masked`: any set of parties learns of the others' vectors their sum, and nothing else. With one
     other party, or if all others pool what they know, that sum is this party's own vector: no protocol can help there.
     """
 
-    def __init__(self, link: Link, masks: Masks) -> None:
+    def __init__(self, link: PartyLink, masks: Masks) -> None:
         self.link = link
         self.masks = masks
         self._number = 0

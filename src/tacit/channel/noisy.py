@@ -1,9 +1,21 @@
-"""The channel with noise: contributions bounded per unit, totals on a grid, discrete Gaussian noise, an account."""
+r"""The channel with noise: contributions bounded per unit, totals on a grid, discrete Gaussian noise, an account.
+
+How much one unit can move the *integers* that get noise, in steps of the grid, for `d` numbers and a bound `C`:
+
+.. math:: S = \frac{C}{\text{step}} (1 + 2^{-30} + 2 N^2 2^{-53}) + \sqrt{d}
+
+The last term is the rounding of two neighbouring totals to the grid (each number at most half a step, twice). The
+factor covers floating point: :math:`2^{-30}` for the rounding within one unit's own contribution (its norm and its
+clipping), and the rest for addition, since adding N contributions of norm at most C in any order errs by at most
+:math:`N 2^{-53}` times the sum of their norms, on each of the two data sets (Higham 2002, section 4.2; that such
+errors break guarantees is shown by Casacuberta et al. 2022). N is `max_units`, a public number.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,22 +24,48 @@ from numpy.typing import NDArray
 from tacit.channel.asks import Bound, Choose, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.budget import Account, BudgetedRun
 from tacit.channel.fixedpoint import Grid, exact_sum
-from tacit.channel.plan import Plan
+from tacit.channel.peers import ONE_WORD, Alone, Together
+from tacit.channel.plan import LEAST_LATTICE_SIGMA, Plan
 from tacit.channel.run import lengths_of
 from tacit.channel.sampling import PoissonSampling
-from tacit.channel.sensitivity import LEAST_STEPS_PER_ROUNDING, Measured, scales, with_float_errors
-from tacit.channel.together import ONE_WORD, Alone, Together
 from tacit.channel.transcript import Transcript
-from tacit.errors import InvalidInputError, ProtocolError, parameter, words
-from tacit.privacy.entropy import insecure_generator
+from tacit.errors import InvalidInputError, ProtocolError, Undisclosed, parameter, words
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import discrete_gaussian, discrete_laplace
+from tacit.privacy.noise.entropy import insecure_generator
 from tacit.privacy.releases import GaussianRelease
 from tacit.validation import check_count, warn_about_delta
 
+FLOAT_UNIT = 2.0**-53
+WITHIN_A_UNIT = 2.0**-30
+LEAST_STEPS_PER_ROUNDING = 2.0**13
 LEAST_SHARE = 32.0
 SHARE_RESERVE = 2.0**-40
 """A share is this much wider than its root says, so that rounding the root takes nothing off the honest shares' sum."""
+
+
+@dataclass(frozen=True, repr=False)
+class Measured(Undisclosed):
+    """One array's exact total on its grid, how far a unit can move it, and how much noise it will get (in steps)."""
+
+    integers: NDArray[np.int64]
+    grid: Grid
+    sensitivity: float
+    sigma: float
+
+
+def with_float_errors(norm: float, max_units: int) -> float:
+    """Return a bound that covers the rounding of floating-point arithmetic too."""
+    return norm * (1 + WITHIN_A_UNIT + 2 * max_units**2 * FLOAT_UNIT)
+
+
+def scales(norm: float, dimension: int, multiplier: float, max_units: int) -> tuple[Grid, float, float]:
+    """Return a grid whose rounding and discreteness cost nothing that matters, and on it sensitivity and noise."""
+    slack = with_float_errors(norm, max_units)
+    finest = min(multiplier * slack / LEAST_LATTICE_SIGMA, slack / (math.sqrt(dimension) * LEAST_STEPS_PER_ROUNDING))
+    grid = Grid(math.floor(math.log2(finest)))
+    sensitivity = slack / grid.step + math.sqrt(dimension)
+    return grid, sensitivity, multiplier * sensitivity
 
 
 class Noisy:
@@ -53,7 +91,7 @@ class Noisy:
     Privacy
     -------
     Unit and adjacency are the plan's. What leaves: the noised totals, their names and shapes, nothing else. Why the
-    bound holds: the integers that get noise move by at most `Measured.sensitivity` in L2 (`tacit.channel.sensitivity`), so each
+    bound holds: the integers that get noise move by at most `Measured.sensitivity` in L2 (`tacit.channel.noisy`), so each
     release is a discrete Gaussian mechanism with the recorded multiplier, and the accountant composes the records.
     Among parties (`joined`) each adds a share of the noise, so wide that the shares of the honest ones alone are that
     noise: a sum of h discrete Gaussians of width s is, number for number, within a factor exp(10 h exp(-pi^2 s^2)) of

@@ -1,22 +1,50 @@
-"""Running programs: one holder alone, or several holders in one process, in lock-step over one channel."""
+"""Programs, and running them: one holder alone, or several holders in one process, in lock-step over one channel.
+
+A program is a generator: an algorithm from one holder's view. It yields what it asks for (`tacit.channel.asks`), receives
+totals, and returns an `Outcome`.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel.asks import Ask, Choose, Sample, Sum, Total
-from tacit.channel.program import Outcome, Program
 from tacit.channel.transcript import Transcript
-from tacit.errors import InvalidInputError, ProtocolError, kind_of, words
+from tacit.errors import InvalidInputError, ProtocolError, Undisclosed, kind_of, words
 from tacit.privacy.guarantee import Guarantee
+
+
+@dataclass(frozen=True, repr=False)
+class Outcome(Undisclosed):
+    """What a program returns.
+
+    Parameters
+    ----------
+    public : mapping
+        What was learned from totals alone: the same for every holder, and free to be released as far as the channel's
+        guarantee goes.
+    private : mapping
+        What depends on this holder's records in other ways (its rows' factors, its loss). It stays with the holder.
+    channel : Channel
+        Set by `run`: the channel that the program ran over, and so what was earned. Among parties it is not the one that the
+        caller gave.
+    """
+
+    public: Mapping[str, Any]
+    private: Mapping[str, Any] = field(default_factory=dict)
+    channel: Any = field(default=None, compare=False, repr=False)
+
+
+Program = Generator[Ask, Any, Outcome]
+"""Yields a `Sum`, `NormedSum`, `Sample` or `Choose`; receives a `Total`, a mask or an index; returns an `Outcome`."""
 
 
 class Channel(Protocol):

@@ -13,7 +13,7 @@ from tacit.privacy.releases import Release, merge
 
 
 @dataclass(frozen=True, repr=False)
-class Entry(Undisclosed):
+class TranscriptEntry(Undisclosed):
     """One exchange: its public description, the release it was, and (if kept) the very numbers.
 
     Attributes
@@ -50,7 +50,7 @@ class Transcript(Undisclosed):
     """All exchanges of one run; `keep_values` also keeps the numbers, for measuring what they leak."""
 
     keep_values: bool = False
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[TranscriptEntry] = field(default_factory=list)
 
     def add(
         self,
@@ -66,14 +66,14 @@ class Transcript(Undisclosed):
         if self.keep_values and terms is not None:
             shown = [{name: array.copy() for name, array in term.items()} for term in terms]
         shapes = {name: array.shape for name, array in totals.items()}
-        self.entries.append(Entry(len(self.entries), kind, shapes, release, kept, shown))
+        self.entries.append(TranscriptEntry(len(self.entries), kind, shapes, release, kept, shown))
 
     @property
     def releases(self) -> tuple[Release, ...]:
         """What the accountant composes."""
         return merge(entry.release for entry in self.entries if entry.release is not None)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[TranscriptEntry]:
         return iter(self.entries)
 
     def __len__(self) -> int:

@@ -16,7 +16,7 @@ from tacit.errors import InvalidInputError, words
 from tacit.validation import check_choice, check_count, check_positive, check_seed
 
 if TYPE_CHECKING:
-    from tacit.factor.vocabulary import PaidVocabulary
+    from tacit.privacy.vocabulary import PaidVocabulary
 
 VOCABULARY = typer.Option(
     None, help="File with one public term per line; or the word paid: learned from the texts, out of the same budget."
@@ -95,7 +95,7 @@ def _buyer(
     epsilon: float | None, delta: float, rank: int, spending: dict[str, Any]
 ) -> Callable[[tuple[str, ...]], PaidVocabulary]:
     """Return what buys the vocabulary and, in the same charge, the fit."""
-    from tacit.factor.vocabulary import check_found, private_vocabulary
+    from tacit.privacy.vocabulary import check_found, private_vocabulary
 
     if epsilon is None:
         raise InvalidInputError(

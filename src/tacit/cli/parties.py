@@ -10,22 +10,40 @@ import typer
 from tacit.cli.output import print_json
 from tacit.cli.parties_join import join
 from tacit.cli.parties_relations import outline
+from tacit.cli.parties_settings import feature_names, settings_of
 from tacit.cli.parties_simulate import simulate
 from tacit.errors import InvalidInputError, parameter
 
 app = typer.Typer(help="Fit one model among several organisations; nobody's records leave them.", no_args_is_help=True)
+
+
 app.command()(join)
+
+
 app.command()(simulate)
+
+
 app.command()(outline)
 
+
 IDENTITY = typer.Option(Path("tacit-identity"), help="Folder for key.pem (stays here) and certificate.pem (send it).")
+
+
 PARTIES = typer.Option(..., "--party", help="NAME=certificate.pem@HOST:PORT, once a party.")
+
+
 FEATURES = typer.Option(
     ...,
     help="File with one column name a line, or a table whose columns they are; for coupled models, all parties' outlines.",
 )
+
+
 SETTINGS = typer.Option([], "--set", help="A setting of the model, as n_components=14; repeat it.")
+
+
 OUTPUT = typer.Option(Path("job.toml"), "--output", "-o", help="File to write.")
+
+
 JOB = typer.Argument(help="The job file.")
 
 
@@ -86,32 +104,6 @@ def seal(job: Path = JOB) -> None:
     from tacit.parties.job import reseal
 
     typer.echo(reseal(job).digest)
-
-
-def settings_of(texts: list[str]) -> dict[str, Any]:
-    """Read ``name=value`` settings; values are TOML, or text where they are not."""
-    import tomllib
-
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InvalidInputError("a setting as name=value", parameter(text), "For instance --set n_components=14.")
-        try:
-            found[name] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            found[name] = value
-    return found
-
-
-def feature_names(path: Path) -> list[str]:
-    """Return the names of the columns: of a table, or the lines of a text file."""
-    from tacit.data import read_matrix
-
-    if path.suffix in (".txt", ".terms"):
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    matrix = read_matrix(path)
-    return list(matrix.names or [f"column-{place}" for place in range(matrix.X.shape[1])])
 
 
 def _party(text: str) -> Any:

@@ -89,8 +89,8 @@ def join(
 
 def _records(data: Path, job: Any, party: str) -> Any:
     from tacit.cli.parties_relations import read_site
+    from tacit.estimators.registry import JOBS, RELATIONS
     from tacit.parties.models import read_party_data
-    from tacit.registry import JOBS, RELATIONS
 
     if job.model in JOBS and JOBS[job.model].data == RELATIONS:
         return read_site(data, job, party)

@@ -43,7 +43,7 @@ def simulate(
     What is written is what real parties would have: OUTPUT/job.toml, and for each its identity, data, model and report. It is a
     trial: no ledger is charged, so do not pass the models on.
     """
-    from tacit.cli.parties import settings_of
+    from tacit.cli.parties_settings import settings_of
     from tacit.parties import Identity
     from tacit.parties.local import local_job
     from tacit.parties.models import check_job
@@ -82,9 +82,9 @@ def simulate(
 
 
 def _features(files: list[Path], names: list[str], model: str, settings: dict[str, Any], target: str) -> list[str]:
-    from tacit.cli.parties import feature_names
     from tacit.cli.parties_relations import outlines_of_files
-    from tacit.registry import JOBS, RELATIONS
+    from tacit.cli.parties_settings import feature_names
+    from tacit.estimators.registry import JOBS, RELATIONS
 
     if model in JOBS and JOBS[model].data == RELATIONS:
         return outlines_of_files(files, names, settings.get("private", "user") if model.startswith("private") else None)

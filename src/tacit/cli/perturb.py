@@ -200,7 +200,7 @@ def _refuse_unused(context: typer.Context, method: str, compare: bool) -> None:
     if compare:
         what, used = "--compare", USED_BY_COMPARE
     elif method != PRIVATE:
-        from tacit.perturb.named import RELEASES, accepts
+        from tacit.perturb.registry import RELEASES, accepts
         from tacit.validation import check_choice
 
         check_choice(method, "method", (*RELEASES, PRIVATE))
@@ -226,7 +226,7 @@ def _is_given(context: typer.Context, name: str) -> bool:
 
 def _own_options(method: str, **given: Any) -> dict[str, Any]:
     """Return the options that some methods have, by the parameters of this one."""
-    from tacit.perturb.named import accepts
+    from tacit.perturb.registry import accepts
 
     return {PARAMETERS[name]: value for name, value in given.items() if accepts(method, PARAMETERS[name])} | (
         {"random_state": 0} if method == "hide-membership" and given["seed"] is None else {}

@@ -12,7 +12,7 @@ from tacit.validation import check_choice
 
 if TYPE_CHECKING:
     from tacit.data.texts import TermCounts
-    from tacit.factor.vocabulary import PaidVocabulary
+    from tacit.privacy.vocabulary import PaidVocabulary
 
 TEXT_ENDINGS = {".txt"}
 

@@ -36,7 +36,7 @@ def recommend(
     import numpy as np
     import polars
 
-    from tacit.registry import load
+    from tacit.estimators.registry import load
 
     file, data, columns = _found(model, data, columns)
     recommender = load(file)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tacit.data.files import existing_file, reading
 from tacit.errors import InvalidInputError, parameter, words
 
 if TYPE_CHECKING:
+    import narwhals as nw
     import polars as pl
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -63,3 +66,15 @@ def _looks_like_a_record(header: list[str]) -> bool:
     numbers = [float(cell) for cell in cells if _NUMBER.fullmatch(cell)]
     counts = [list(range(start, start + len(numbers))) for start in (0, 1)]
     return bool(numbers) and (numbers not in counts or len(numbers) == 1 < len(cells))
+
+
+def as_frame(X: Any) -> nw.DataFrame[Any] | None:
+    """Return a data frame that narwhals reads as such, None for anything else."""
+    from narwhals.dependencies import is_into_dataframe
+
+    if isinstance(X, np.ndarray) or not is_into_dataframe(X):
+        return None
+    import narwhals as nw
+
+    frame: nw.DataFrame[Any] = nw.from_native(X, eager_only=True)
+    return frame

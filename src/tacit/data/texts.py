@@ -9,7 +9,6 @@ warn, or pay for it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +24,6 @@ from tacit.validation import check_choice, check_count, check_rate
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-_WORD = re.compile(r"(?u)\b\w\w+\b")
-"""What a term is; scikit-learn's CountVectorizer has the same."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,14 +173,6 @@ def term_counts(
         terms=tuple(map(str, vectorizer.get_feature_names_out())),
         vocabulary_is_public=vocabulary is not None,
     )
-
-
-def distinct_words(text: str) -> frozenset[str]:
-    """Return the different terms of one text, in lower case, without English stop words (a public list)."""
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    found: frozenset[str] = frozenset(_WORD.findall(text.lower())) - ENGLISH_STOP_WORDS
-    return found
 
 
 def tfidf(counts: TermCounts, *, idf: Literal["uniform", "learned"] | ArrayLike = "uniform") -> TermWeights:

@@ -1,7 +1,7 @@
 """The models: programs over a channel, and the estimators that run them."""
 
-from tacit.factor.coupled.estimator import CoupledFactorization
-from tacit.factor.coupled.observed import AllBut
+from tacit.factor.coupled.cells import AllBut
+from tacit.factor.coupled.plain.estimator import CoupledFactorization
 from tacit.factor.coupled.relation import Relation
 from tacit.factor.moments import PrivateMoments
 from tacit.factor.nmf.choose_rank import RankChoice, choose_rank

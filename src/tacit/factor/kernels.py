@@ -52,14 +52,14 @@ def _controller() -> Any:
 def one_blas_thread() -> AbstractContextManager[Any]:
     """Keep BLAS to one thread for a while.
 
-    Its others go on spinning after a call, on the cores that `share_out` wants; and they change the order of additions,
+    Its others go on spinning after a call, on the cores that `parallel_for` wants; and they change the order of additions,
     where all holders must make the same of a total.
     """
     limited: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
     return limited
 
 
-def share_out(
+def parallel_for(
     loop: Callable[[int, int], object], work: NDArray[Any], pieces_per_thread: int = PIECES_PER_THREAD
 ) -> None:
     """Run ``loop(start, stop)`` over ranges that cover all rows, on ``NUMBA_NUM_THREADS`` threads (all cores if not set).
@@ -99,7 +99,7 @@ def _set_gradient(gram: NDArray[Any], linear: NDArray[Any], row: NDArray[Any], g
 
 
 @compiled
-def descend(
+def hals_sweep(
     gram: NDArray[Any],
     inverse: NDArray[Any],
     linear: NDArray[Any],
@@ -159,7 +159,7 @@ def gram(rows: NDArray[Any]) -> NDArray[np.float64]:
     """
     blocks = -(-len(rows) // GRAM_BLOCK)
     partial = np.zeros((blocks, rows.shape[1], rows.shape[1]))
-    share_out(
+    parallel_for(
         lambda start, stop: _gram(rows, partial, start, stop), np.arange(blocks + 1) * GRAM_BLOCK * rows.shape[1] ** 2
     )
     total: NDArray[np.float64] = partial.sum(axis=0)

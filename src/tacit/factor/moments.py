@@ -12,35 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Outcome, Program, Sum
-from tacit.factor.base import public, released
-from tacit.factor.input import validated
-from tacit.factor.private import PrivateFit
-from tacit.factor.rows import clip_rows
+from tacit.estimators.base import public, released
+from tacit.estimators.input import validated
+from tacit.estimators.private import PrivateFit
+from tacit.estimators.rows import clip_rows
+from tacit.factor.noisy_moments.symmetric import nearest_semidefinite, pack, unpack
 from tacit.validation import check_positive
 
 FRACTIONS = {"count": 0.02, "total": 0.18, "second": 0.8}
 """How the three arrays of the one sum divide its budget."""
-
-
-def pack(symmetric: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return one triangle of a symmetric matrix, off-diagonals times sqrt(2): half the numbers, the same L2 norm."""
-    upper = np.triu_indices(len(symmetric))
-    return symmetric[upper] * np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
-
-
-def unpack(triangle: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Invert `pack`."""
-    upper = np.triu_indices(size)
-    square = np.zeros((size, size))
-    square[upper] = triangle / np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
-    return square + np.triu(square, 1).T
-
-
-def nearest_semidefinite(symmetric: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the closest positive semi-definite matrix (Frobenius): negative eigenvalues, which are noise, become zero."""
-    values, vectors = np.linalg.eigh(symmetric)
-    repaired: NDArray[np.float64] = (vectors * np.maximum(values, 0)) @ vectors.T
-    return repaired
 
 
 def moments_program(X: Any, *, row_norm: float, fractions: Mapping[str, float] = FRACTIONS) -> Program:

@@ -4,7 +4,14 @@ These functions look at the data they are given without any protection. What the
 release like any other: keep it to yourself, or measure on public data.
 """
 
-from tacit.measure.classifiers import CLASSIFIERS, classifier_scores
+from tacit.measure.classifiers import (
+    CLASSIFIERS,
+    PanelScore,
+    area_under_curve,
+    classifier_panel,
+    classifier_scores,
+    misclassification_rate,
+)
 from tacit.measure.clusters import clustering_accuracy, label_agreement
 from tacit.measure.correlation import canonical_correlation, correlation_measure
 from tacit.measure.distortion import (
@@ -14,11 +21,10 @@ from tacit.measure.distortion import (
     rank_position,
     value_difference,
 )
+from tacit.measure.models.reconstruction import held_out_error, non_negative_rows, reconstruction_error
+from tacit.measure.models.topics import Match, match_topics, top_words, topic_coherence
 from tacit.measure.neighbours import neighbour_overlap, neighbour_rank_change
-from tacit.measure.panel import PanelScore, area_under_curve, classifier_panel, misclassification_rate
-from tacit.measure.reconstruction import held_out_error, non_negative_rows, reconstruction_error
 from tacit.measure.release import ReleaseMeasures, all_attacks, measure_release
-from tacit.measure.topics import Match, match_topics, top_words, topic_coherence
 
 __all__ = [
     "CLASSIFIERS",

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.measure.pairs import table_pair
+from tacit.measure.inputs import table_pair
 from tacit.validation import check_count, check_seed
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.pairs import Pair, table_pair
+from tacit.measure.inputs import Pair, table_pair
 
 # Directions in which standardised columns spread less than this share of the widest are taken for rounding.
 _RANK_TOLERANCE = 1e-9

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.pairs import Pair, table_pair
+from tacit.measure.inputs import Pair, table_pair
 
 
 def value_difference(original: Any, released: Any) -> float:

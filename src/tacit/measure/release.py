@@ -1,16 +1,20 @@
-"""Everything that is measured about one release: distortion, use, attacks, and a verdict in words."""
+"""Everything that is measured about one release: distortion, use, attacks, and a verdict in words.
+
+Measures are tried one by one; those that a table does not allow are left out, with the reason.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import partial
-from typing import Any
+from math import isfinite
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, words
+from tacit.errors import InvalidInputError, TacitError, words
 from tacit.measure.attacks import (
     Finding,
     attribute_inference,
@@ -21,8 +25,7 @@ from tacit.measure.attacks import (
     spectral_filtering,
     unchanged_linkage,
 )
-from tacit.measure.attempts import Attempts
-from tacit.measure.classifiers import CLASSIFIERS
+from tacit.measure.classifiers import CLASSIFIERS, PanelScore, TestRows, classifier_panel, label_values
 from tacit.measure.clusters import clustering_accuracy
 from tacit.measure.correlation import canonical_correlation, correlation_measure
 from tacit.measure.distortion import (
@@ -32,18 +35,71 @@ from tacit.measure.distortion import (
     rank_position,
     value_difference,
 )
+from tacit.measure.inputs import Pair, table_pair
 from tacit.measure.neighbours import neighbour_overlap, neighbour_rank_change
-from tacit.measure.pairs import Pair, table_pair
-from tacit.measure.panel import PanelScore, TestRows, classifier_panel, label_values
 from tacit.measure.verdict import verdict
-from tacit.validation import check_choice, check_count, check_seed
+from tacit.validation import check_choice, check_count, check_seed, reason_of
 
+Found = TypeVar("Found")
 # Clusters and classifiers of larger tables are measured on a random choice of this many rows.
 ROWS_FOR_USE = 20_000
 # Squares, and sums of them, of values and of differences between these sizes can be computed.
 _SMALLEST, _LARGEST = 1e-100, 1e100
 NEIGHBOURS, CLUSTERS = 10, 5
 """The number of neighbours, and without classes the number of clusters, if none is given."""
+
+
+class Attempts:
+    """Keeps, while several measures are taken, why some of them could not be.
+
+    Attributes
+    ----------
+    left_out : dict of str to str
+        What was left out, and why, in words.
+
+    Examples
+    --------
+    >>> from tacit.measure import canonical_correlation
+    >>> attempts = Attempts()
+    >>> attempts.take("CCA", lambda: canonical_correlation([[1.0, 2.0], [2.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]]))
+    >>> attempts.left_out["CCA"]
+    'needs more rows than the 2 columns; got 2 rows'
+    """
+
+    def __init__(self) -> None:
+        self.left_out: dict[str, str] = {}
+
+    def take(self, name: str, measure: Callable[[], Found], *, asked: bool = False) -> Found | None:
+        """Return what `measure` finds; None, and a reason kept, where it refuses or finds no finite number.
+
+        `asked` is for what the user set by hand: that it cannot be had is then an error, not something to leave out.
+        """
+        try:
+            found = measure()
+        except ValueError as error:  # tacit's refusals, and those of scikit-learn and numpy, are of this kind
+            if asked:
+                raise
+            self.left_out[name] = reason(error)
+            return None
+        if not all(map(isfinite, _figures(found))):
+            self.left_out[name] = "has no finite value here: the values are too large or too close together"
+            return None
+        return found
+
+
+def reason(error: ValueError) -> str:
+    """Return why something was refused, as a phrase for a report."""
+    if isinstance(error, TacitError):
+        return f"needs {error.expected}; got {error.got}"
+    return f"cannot be computed here: {reason_of(error)}"
+
+
+def _figures(found: Any) -> list[float]:
+    """Return the numbers that a finding, a score or a plain figure consists of."""
+    if isinstance(found, float):
+        return [found]
+    parts = found if isinstance(found, tuple) else vars(found).values() if is_dataclass(found) else ()
+    return [figure for part in parts for figure in _figures(part)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tacit.measure.attacks import Finding, Linkage, Reconstruction
-from tacit.measure.panel import PanelScore
+from tacit.measure.classifiers import PanelScore
 
 # From this share of rows linked, or of variance recovered, a release hides little, whatever the rest.
 _LINKED, _RECOVERED = 0.1, 0.5

@@ -5,7 +5,7 @@ added or removed, the numbers of all others would then change slightly, and at a
 on one example's gradient does not cover that. Here all products have one shape: blocks of `BLOCK` rows, with all widths
 padded with zeros to multiples of `LANES`, so that every row goes through the same instructions. Whether this makes rows
 independent of their position and of each other is checked bit for bit, on random rows, for every network on the machine
-that runs it (`Chain.rows_stand_alone`). Where it does not, a block is one row.
+that runs it (`Chain.is_batch_invariant`). Where it does not, a block is one row.
 
 The forward and backward passes are in float32. Their results are converted to float64 before anything is computed from
 them: losses, norms, clipped gradients and totals are in float64.
@@ -44,7 +44,7 @@ SIMPLE = (
 
 
 @dataclass(frozen=True, repr=False)
-class Passed(Undisclosed):
+class ForwardBackward(Undisclosed):
     """Results of a forward and a backward pass, one row per example, in float64.
 
     Attributes
@@ -107,7 +107,7 @@ class Chain:
             return None
         if any(getattr(part, "inplace", False) for part in parts.values()):
             return None
-        return cls(parts, dtype, BLOCK if cls(parts, dtype).rows_stand_alone() else 1)
+        return cls(parts, dtype, BLOCK if cls(parts, dtype).is_batch_invariant() else 1)
 
     def copy_weights(self) -> None:
         """Take over the layers' current weights."""
@@ -117,13 +117,13 @@ class Chain:
                 if layer.bias is not None:
                     bias[: layer.out_features] = layer.bias
 
-    def passed(self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss) -> Passed:
+    def passed(self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss) -> ForwardBackward:
         """Run forward and backward, block by block, with the weights of the last `copy_weights`."""
         places = [slice(start, start + self.block) for start in range(0, len(rows), self.block)]
         blocks = [self._block(rows[place], targets[place], loss) for place in places]
         return blocks[0] if len(blocks) == 1 else _joined(blocks)
 
-    def rows_stand_alone(self) -> bool:
+    def is_batch_invariant(self) -> bool:
         """Return whether random rows give the same bits in another order and among other rows, with random weights."""
         draw = torch.Generator().manual_seed(0)
         for numbers in (*self._weights, *self._biases):
@@ -143,7 +143,7 @@ class Chain:
         ]
         return all(_equal(self._block(rows[some], targets[some], loss), whole, some) for some in selections)
 
-    def _block(self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss) -> Passed:
+    def _block(self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss) -> ForwardBackward:
         """Run one block. Everything that is computed from an example has the same shape, however many rows there are."""
         count = len(rows)
         current = torch.zeros(self.block, self._ends[0], dtype=self.dtype)
@@ -166,7 +166,7 @@ class Chain:
                     current = part(current)
             losses = loss(current[:, : self._outputs].double(), padded_targets)
             slopes = torch.autograd.grad(losses.sum(), outputs)
-        found = Passed({}, {}, {}, losses.detach()[:count])
+        found = ForwardBackward({}, {}, {}, losses.detach()[:count])
         for (name, layer), padded_a, padded_g in zip(self.layers.items(), inputs, slopes, strict=True):
             # one example's gradient is the outer product of g and a (for the bias: g), so its norm is |g| |a| (or |g|)
             a, g = padded_a[:, : layer.in_features].double(), padded_g[:, : layer.out_features].double()
@@ -181,15 +181,15 @@ def _padded(width: int) -> int:
     return -(-width // LANES) * LANES
 
 
-def _joined(blocks: list[Passed]) -> Passed:
+def _joined(blocks: list[ForwardBackward]) -> ForwardBackward:
     def along(kind: str) -> dict[str, torch.Tensor]:
         return {name: torch.cat([getattr(block, kind)[name] for block in blocks]) for name in getattr(blocks[0], kind)}
 
     losses = torch.cat([block.losses for block in blocks])
-    return Passed(along("inputs"), along("slopes"), along("squares"), losses)
+    return ForwardBackward(along("inputs"), along("slopes"), along("squares"), losses)
 
 
-def _equal(part: Passed, whole: Passed, selection: torch.Tensor) -> bool:
+def _equal(part: ForwardBackward, whole: ForwardBackward, selection: torch.Tensor) -> bool:
     """Return whether the results of some rows are, bit for bit, those that they had among all rows."""
     pairs = [(part.losses, whole.losses)]
     for some, every in ((part.inputs, whole.inputs), (part.slopes, whole.slopes), (part.squares, whole.squares)):

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
-from tacit.factor.base import public, released
+from tacit.estimators.base import public, released
 from tacit.neural.gradients import classification_loss
 from tacit.neural.inputs import checked_labels
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork

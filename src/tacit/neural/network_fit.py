@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from tacit.channel import Plan
 from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
-from tacit.factor.base import learned, public, released, withheld
-from tacit.factor.input import validated
-from tacit.factor.private import PrivateFit
+from tacit.estimators.base import learned, public, released, withheld
+from tacit.estimators.input import validated
+from tacit.estimators.private import PrivateFit
 from tacit.neural.dropout import summarise_rates
 from tacit.neural.feasible import feasible_plan, published_plan
 from tacit.neural.gradients import Learner

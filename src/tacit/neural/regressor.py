@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
-from tacit.factor.base import learned, public, released
-from tacit.factor.input import as_numbers
+from tacit.estimators.base import learned, public, released
+from tacit.estimators.input import as_numbers
 from tacit.neural.gradients import regression_loss
 from tacit.neural.inputs import checked_targets
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork

@@ -56,7 +56,7 @@ class Job:
     ----------
     name : str
     model : str
-        One of `tacit.registry.JOBS`.
+        One of `tacit.estimators.registry.JOBS`.
     settings : mapping
         The model's parameters.
     features : sequence of str

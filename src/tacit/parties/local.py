@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InvalidInputError, PartyError, TacitError, kind_of, parameter, words
-from tacit.factor.base import pickling_everything
+from tacit.estimators.base import pickling_everything
 from tacit.parties.identity import Identity
 from tacit.parties.job import Job, Party
 from tacit.parties.join import Part, join

@@ -10,10 +10,10 @@ import numpy as np
 
 from tacit.data import read_matrix
 from tacit.errors import InvalidInputError, Undisclosed, words
-from tacit.factor.coupled.sites import Site
+from tacit.estimators.registry import JOBS, RATINGS, RELATIONS
+from tacit.factor.coupled.outlines import Site
 from tacit.parties.job import Job
 from tacit.parties.relations import check_sites
-from tacit.registry import JOBS, RATINGS, RELATIONS
 from tacit.validation import check_choice
 
 

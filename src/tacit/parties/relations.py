@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.errors import InvalidInputError, words
+from tacit.factor.coupled.outlines import Outline, Site, check_outlines
 from tacit.factor.coupled.relation import Relation
-from tacit.factor.coupled.sites import Outline, Site, check_outlines
 
 
 def are_relations(part: Any) -> bool:

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel.masked import DIRECTION_BITS, MaskedSum
-from tacit.channel.masks import Masks
-from tacit.channel.ring import Elements, Ring
+from tacit.channel.fixedpoint import Elements, Ring
+from tacit.channel.masked import DIRECTION_BITS, MaskedSum, Masks
 from tacit.errors import PartyError, ProtocolError, words
 from tacit.parties.handshake import Agreement
 from tacit.parties.job import Job
@@ -24,7 +23,7 @@ SAME_RESULT = 1e-6
 
 
 class Session:
-    """The way of this party to the others (a `tacit.channel.together.Together`).
+    """The way of this party to the others (a `tacit.channel.peers.Together`).
 
     Rounds whose total is in the journal are answered from it. A round that was broken off is made again with the very
     numbers that were sent before, noise included.
@@ -101,7 +100,7 @@ class Session:
 
     def sampler(self) -> np.random.Generator:
         """Return a generator keyed by this run's secret: nobody can predict it, and resuming repeats it."""
-        from tacit.privacy.entropy import keyed_generator
+        from tacit.privacy.noise.entropy import keyed_generator
 
         self._samples += 1
         secret = self._journal.secret("samples")
@@ -141,7 +140,7 @@ class Session:
             self._summer.close()
 
     def _summed_directions(self, integers: NDArray[np.object_]) -> NDArray[np.float64]:
-        from tacit.channel.normalised import NormalisedSummer
+        from tacit.channel.directions.summer import NormalisedSummer
 
         start, processor = time.monotonic(), time.process_time()
         try:

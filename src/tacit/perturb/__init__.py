@@ -1,20 +1,19 @@
-"""Tables released in changed form: one method a file.
+"""Tables released in changed form; `methods` has one method per file.
 
-None of these methods but `PrivateTable` carries a formal guarantee: what a release still reveals is measured by attacks
-(`tacit.measure.attacks`), never proven.
+None of these methods has a formal guarantee: what a perturbed table still reveals is measured by attacks
+(`tacit.measure.attacks`), never proven. `tacit.synthetic` has tables with a guarantee.
 """
 
 from tacit.perturb.compare import Compared, compare_releases
-from tacit.perturb.compressed_nmf import CompressedNMF
-from tacit.perturb.constrained_nmf import ConstrainedNMF
-from tacit.perturb.correlation_aware import CorrelationAware
-from tacit.perturb.hide_membership import HideMembership
-from tacit.perturb.named import named_release
-from tacit.perturb.neighbourhood_aware import NeighbourhoodAware
-from tacit.perturb.nmf_release import NMFRelease
-from tacit.perturb.noise import AdditiveNoise
-from tacit.perturb.private_table import PrivateTable
-from tacit.perturb.truncated_svd import TruncatedSVDRelease
+from tacit.perturb.methods.compressed_nmf import CompressedNMF
+from tacit.perturb.methods.constrained_nmf import ConstrainedNMF
+from tacit.perturb.methods.correlation_aware import CorrelationAware
+from tacit.perturb.methods.hide_membership import HideMembership
+from tacit.perturb.methods.neighbourhood_aware import NeighbourhoodAware
+from tacit.perturb.methods.nmf import NMFRelease
+from tacit.perturb.methods.noise import AdditiveNoise
+from tacit.perturb.methods.truncated_svd import TruncatedSVDRelease
+from tacit.perturb.registry import named_release
 
 __all__ = [
     "AdditiveNoise",
@@ -25,7 +24,6 @@ __all__ = [
     "HideMembership",
     "NMFRelease",
     "NeighbourhoodAware",
-    "PrivateTable",
     "TruncatedSVDRelease",
     "compare_releases",
     "named_release",

@@ -14,19 +14,18 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tacit.errors import InvalidInputError, listed, words
-from tacit.factor.base import Estimator, learned, public, withheld
+from tacit.estimators.base import Estimator, learned, public, withheld
 from tacit.measure import value_difference
-from tacit.perturb.scaling import Scaling
-from tacit.perturb.search import Range, reach
-from tacit.perturb.table import Chosen, fill_missing, read_chosen
-from tacit.privacy.entropy import insecure_generator
+from tacit.perturb.columns import Chosen, Scaling, fill_missing, read_chosen
+from tacit.perturb.target import Range, reach
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.noise.entropy import insecure_generator
 from tacit.validation import check_positive, check_seed, reason_of
 
 Rows = NDArray[np.float64]
 
 
-class Release(OneToOneFeatureMixin, TransformerMixin, Estimator):  # type: ignore[misc]
+class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # type: ignore[misc]
     """Base of the methods: a scikit-learn transformer from a table to a changed table of the same form.
 
     A method states what its setting is called (`_level_name`), which settings there are (`_settings`), what it learns before

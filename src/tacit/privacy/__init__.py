@@ -2,12 +2,12 @@
 
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.calibration import gaussian_epsilon, gaussian_noise_multiplier
-from tacit.privacy.entropy import insecure_generator, secure_generator
 from tacit.privacy.fingerprint import fingerprint
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.ksdp import ksdp
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.spending import Spending
 from tacit.privacy.noise import discrete_gaussian, discrete_laplace
+from tacit.privacy.noise.entropy import insecure_generator, secure_generator
 from tacit.privacy.releases import (
     ApproximateRelease,
     ExponentialRelease,
@@ -16,7 +16,6 @@ from tacit.privacy.releases import (
     LaplaceRelease,
     Release,
 )
-from tacit.privacy.spending import Spending
 
 __all__ = [
     "Accountant",
@@ -35,6 +34,5 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_noise_multiplier",
     "insecure_generator",
-    "ksdp",
     "secure_generator",
 ]

@@ -13,7 +13,7 @@ from tacit.data import make_images
 from tacit.factor import NMF, PrivateNMF
 from tacit.measure import match_topics
 from tacit.privacy import Ledger, fingerprint, gaussian_noise_multiplier
-from tacit.privacy.ledger import Remaining
+from tacit.privacy.ledger.book import Remaining
 from tacit.privacy.rounding import exact, rounded_down, rounded_up
 from tacit.report.figures import frontier, image_rows
 from tacit.report.page import Report

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.frames import as_frame
 from tacit.errors import InvalidInputError, listed, words
 from tacit.measure.clusters import cluster_labels, matched_labels
 from tacit.measure.release import ReleaseMeasures, measure_release
-from tacit.perturb.table import MISSING, as_frame, fill_missing
+from tacit.perturb.columns import MISSING, fill_missing
 from tacit.report.figures import bars, before_after, distributions
 from tacit.report.page import Report
 from tacit.report.result import Result, for_the_holder
@@ -21,7 +22,7 @@ from tacit.validation import check_choice
 if TYPE_CHECKING:
     import narwhals as nw
 
-    from tacit.measure.panel import TestRows
+    from tacit.measure.classifiers import TestRows
 
 MEANINGS = {
     "VD": "0 unchanged; larger is more distorted",

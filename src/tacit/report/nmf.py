@@ -8,8 +8,8 @@ from typing import Any
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
 from tacit.factor import NMF, PrivateNMF
-from tacit.factor.vocabulary import PaidVocabulary
 from tacit.measure import held_out_error, match_topics, top_words, topic_coherence
+from tacit.privacy.vocabulary import PaidVocabulary
 from tacit.report.figures import curves, image_rows
 from tacit.report.page import Report
 from tacit.report.result import FitResult

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InvalidInputError, parameter
-from tacit.privacy import ksdp
-from tacit.privacy.ksdp_result import KSDP
+from tacit.measure.ksdp import ksdp
+from tacit.measure.ksdp.result import KSDP
 from tacit.report.page import Report
 from tacit.report.result import Result, for_the_holder
 from tacit.validation import check_count, check_seed
@@ -48,12 +48,12 @@ def measure_presence(
     Parameters
     ----------
     mechanism : estimator, or callable
-        See `tacit.privacy.ksdp`.
+        See `tacit.measure.ksdp`.
     X : array or CSR matrix
     documents : int or sequence of int, default=20
         Rows to measure, or the number of rows to draw at random.
     samples, size, holders, level, jobs, random_state
-        See `tacit.privacy.ksdp`.
+        See `tacit.measure.ksdp`.
 
     Examples
     --------

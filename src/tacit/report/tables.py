@@ -12,18 +12,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.frames import as_frame
 from tacit.data.identifiers import looks_like_identifier
 from tacit.data.schema import TableSchema
 from tacit.errors import InvalidInputError, listed, parameter, words
-from tacit.perturb import PrivateTable, named_release
-from tacit.perturb.base import Release
-from tacit.perturb.compare import COMPARED, PRIVATE, Compared, compare_releases, rows_kept_out
-from tacit.perturb.frontier import choice_in_words, frontier
-from tacit.perturb.table import Chosen, as_frame, fill_missing, read_chosen
+from tacit.perturb import named_release
+from tacit.perturb.base import TablePerturbation
+from tacit.perturb.columns import Chosen, fill_missing, read_chosen
+from tacit.perturb.compare import (
+    COMPARED,
+    PRIVATE,
+    Compared,
+    choice_in_words,
+    compare_releases,
+    frontier,
+    rows_kept_out,
+)
 from tacit.report.figures import distributions
 from tacit.report.frontiers import release_frontier
 from tacit.report.page import Report
 from tacit.report.result import Result, for_the_holder
+from tacit.synthetic import PrivateTable
 from tacit.validation import check_seed
 
 if TYPE_CHECKING:
@@ -334,7 +343,7 @@ def _declared(schema: TableSchema, names: Sequence[str]) -> TableSchema:
     return TableSchema({name: schema.columns[name] for name in names})
 
 
-def _measures(release: Release) -> dict[str, Any]:
+def _measures(release: TablePerturbation) -> dict[str, Any]:
     measures: dict[str, Any] = {"distortion": release.distortion_, release._level_name: release.level_}
     if release.n_imputed_:
         measures["missing values filled"] = release.n_imputed_

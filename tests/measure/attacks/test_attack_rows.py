@@ -83,7 +83,7 @@ def test_knowing_fewer_columns_links_fewer_rows():
 @pytest.mark.parametrize("seed", range(10))
 def test_places_of_the_own_row_by_all_distances(seed, monkeypatch):
     monkeypatch.setattr("tacit.measure.attacks.linkage._FIRST_POINTS", 8)
-    monkeypatch.setattr("tacit.measure.nearest.QUERIES_AT_ONCE", 16)
+    monkeypatch.setattr("tacit.measure.neighbours.QUERIES_AT_ONCE", 16)
     generator = np.random.default_rng(seed)
     # Whole numbers, so that many distances are equal.
     points, queries = generator.integers(0, 4, size=(2, 60, 3)).astype(float)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InvalidInputError, Undisclosed, parameter, words
-from tacit.factor.coupled.cells import Coords, is_among, keys
+from tacit.factor.coupled.cells import Coords, in_kept, is_among, keys
 from tacit.factor.coupled.divergence import Floats, divergence
-from tacit.factor.coupled.observed import in_kept
 from tacit.factor.coupled.relation import Relation
 
 ZEROS_PER_STORED = 5

@@ -12,15 +12,59 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.factor.coupled.cells import Coords, checked_cells, is_among
-from tacit.factor.coupled.data_forms import taken
+from tacit.factor.coupled.cells import (
+    AllBut,
+    Coords,
+    checked_cells,
+    checked_observed,
+    in_kept,
+    is_among,
+    refuse_duplicates,
+)
 from tacit.factor.coupled.divergence import Floats, checked_power
-from tacit.factor.coupled.observed import AllBut, checked_observed, in_kept
-from tacit.factor.coupled.spec import Spec
+from tacit.factor.coupled.einsum import Spec
 from tacit.validation import check_positive
 
 FLOOR = 1e-2
 """Zeros under Itakura-Saito become this share of the smallest positive value."""
+
+
+def as_relation_data(data: Any, name: str) -> tuple[tuple[int, ...], Floats | None, Coords | None, Floats | None]:
+    """Return the shape, and either the dense array or the stored cells and their values; the others are None."""
+    if hasattr(data, "tocoo"):
+        entries = data.tocoo()
+        coords, values, shape = np.stack([*entries.coords], axis=1), entries.data, entries.shape
+    elif isinstance(data, tuple) and len(data) == 3 and np.ndim(data[2]) == 1 and np.ndim(data[0]) == 2:
+        coords, values, shape = data
+    else:
+        dense = _finite(data, name, unknown=True)
+        if not dense.shape or 0 in dense.shape:
+            raise InvalidInputError(f"data with cells in {name!r}", words("no cells"), "Give a matrix or a tensor.")
+        return dense.shape, dense, None, None
+    sizes = tuple(int(size) for size in shape)
+    numbers = _finite(values, name)
+    cells = checked_cells(coords, sizes, f"the stored cells of {name!r}")
+    if numbers.shape != (len(cells),):
+        raise InvalidInputError(
+            f"one value for each stored cell of {name!r}",
+            words("more or fewer values than cells"),
+            "Give coords of shape (n, order) and values of shape (n,).",
+        )
+    refuse_duplicates(cells, sizes, f"the stored cells of {name!r}")
+    return sizes, None, cells, numbers
+
+
+def _finite(data: Any, name: str, *, unknown: bool = False) -> Floats:
+    """Return numbers as floats; NaN is left for later where it may stand for a cell that is not known."""
+    try:
+        array = np.array(data, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"numbers in {name!r}", words("text, objects, or rows of different lengths"), "Give an array of numbers."
+        ) from None
+    if np.isinf(array).any() or (not unknown and np.isnan(array).any()):
+        raise InvalidInputError(f"finite numbers in {name!r}", words("NaN or infinity"), "Drop or fill them.")
+    return array
 
 
 class Relation:
@@ -98,7 +142,7 @@ class Relation:
     ) -> None:
         self.factors = _checked_names(factors)
         self.name = "-".join(self.factors) if name is None else str(name)
-        self.shape, self.dense, self.coords, self.values = taken(data, self.name)
+        self.shape, self.dense, self.coords, self.values = as_relation_data(data, self.name)
         self.mask: NDArray[np.bool_] | None = None
         self.stored_only = False
         self.spec = Spec.parse(einsum, len(self.factors), len(self.shape))

@@ -1,4 +1,4 @@
 """Non-negative factorisation: the program and its two halves, starts, the plain and the private estimator, the rank.
 
-Read `program.py` first: it is the algorithm. `steps.py` holds its two halves, `rounds.py` what a private one sends.
+Read `program.py` first: it is the algorithm. `nnls.py` holds its two halves, `saha_imtiaz.py` what a private one sends.
 """

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from tacit.channel import Choose, Outcome, Program
 from tacit.data.split import held_out_by_seed
 from tacit.errors import InvalidInputError, parameter
-from tacit.factor.centred_moments import SPLIT, centred_moments_program
+from tacit.estimators.rows import clip_rows
 from tacit.factor.nmf.estimator import NMF
+from tacit.factor.nmf.nnls import solve_rows
 from tacit.factor.nmf.private import PrivateNMF, dictionary_of
-from tacit.factor.nmf.products import Table
-from tacit.factor.nmf.steps import solve_rows
-from tacit.factor.private import check_chargeable
-from tacit.factor.rows import clip_rows
+from tacit.factor.noisy_moments.centred import SPLIT, centred_moments_program
+from tacit.factor.row_table import Table
 from tacit.measure import held_out_error, topic_coherence
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger.spending import check_chargeable
 from tacit.validation import check_choice, check_count, check_non_negative
 
 CHOICE_SHARE = 0.1

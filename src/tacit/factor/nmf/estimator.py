@@ -1,4 +1,4 @@
-"""Non-negative matrix factorisation, without privacy: the estimator."""
+"""Non-negative matrix factorisation, without privacy: the whole fit from one holder's view, and the estimator."""
 
 from __future__ import annotations
 
@@ -11,16 +11,52 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Outcome, Program
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.factor.base import public, released
-from tacit.factor.holders import AmongHolders
-from tacit.factor.input import check_components, validated
-from tacit.factor.nmf.products import Table
-from tacit.factor.nmf.program import Settings, batch_program
-from tacit.factor.nmf.start import checked_start
-from tacit.factor.nmf.steps import Outliers, Penalty, solve_rows
-from tacit.factor.nmf.whole import SCHEDULES, fit_program
-from tacit.factor.saved import SavedModel
+from tacit.estimators.base import public, released
+from tacit.estimators.holders import AmongHolders
+from tacit.estimators.input import check_components, validated
+from tacit.estimators.saved import SavedModel
+from tacit.factor.nmf.nnls import Outliers, Penalty, solve_rows
+from tacit.factor.nmf.pd_nmf import merge_program, topic_program
+from tacit.factor.nmf.program import NMFSettings, batch_program, nmf_program
+from tacit.factor.nmf.start import checked_start, nndsvd_program, random_program
+from tacit.factor.row_table import Table
 from tacit.validation import check_choice, check_count, check_non_negative, check_positive, check_rate, check_seed
+
+SCHEDULES = ("sweep", "topic")
+
+
+def fit_program(
+    X: Any,
+    n_components: int,
+    start: str | NDArray[np.float64],
+    *,
+    schedule: str,
+    random_state: int,
+    settings: NMFSettings,
+) -> Program:
+    """One holder's view of a fit; nothing of the start is one holder's own.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix
+        The holder's rows.
+    n_components : int
+    start : str or ndarray
+        As `checked_start` returns it.
+    schedule : {"sweep", "topic"}
+    random_state : int
+    settings : NMFSettings
+    """
+    if not isinstance(start, str):
+        T = start
+    elif start == "nndsvd":
+        T, _ = yield from nndsvd_program(X, n_components, random_state=random_state)
+    elif start == "random":
+        T, _ = yield from random_program(X, n_components, random_state=random_state)
+    else:
+        T, _ = yield from merge_program(X, n_components, random_state=random_state, settings=settings)
+    sweeps = nmf_program if schedule == "sweep" else topic_program
+    return (yield from sweeps(X, T, settings=settings))
 
 
 class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, SavedModel):  # type: ignore[misc]
@@ -206,13 +242,13 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
         settings = self._settings()
         return solve_rows(X, self.components_, W, penalty=settings.row_penalty, outliers=settings.outliers)
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> NMFSettings:
         outliers = None
         if self.outliers is not None:
             bound = check_positive(self.outlier_bound, "outlier_bound", infinite=True)
             outliers = Outliers(check_positive(self.outliers, "outliers"), bound)
         penalties = {name: check_non_negative(getattr(self, name), name) for name in ("l1_W", "l2_W", "l1_T", "l2_T")}
-        return Settings(
+        return NMFSettings(
             outliers=outliers,
             row_penalty=Penalty(penalties["l1_W"], penalties["l2_W"]),
             dictionary_penalty=Penalty(penalties["l1_T"], penalties["l2_T"]),

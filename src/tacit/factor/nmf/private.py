@@ -12,17 +12,17 @@ from sklearn.base import TransformerMixin
 
 from tacit.channel import Clear, Outcome, Program, Split, Step, on_public_data, run
 from tacit.errors import InvalidInputError, PrivacyWarning, words
-from tacit.factor.base import learned, public, released
-from tacit.factor.centred_moments import SPLIT, CentredMoments, centred_moments_program
-from tacit.factor.input import check_components, validated
+from tacit.estimators.base import learned, public, released
+from tacit.estimators.input import check_components, validated
+from tacit.estimators.private import PrivateFit
+from tacit.estimators.rows import clip_rows, row_norms
 from tacit.factor.nmf.estimator import NMF
-from tacit.factor.nmf.rounds import free_start, published_program, rounds_program, unit_ball
+from tacit.factor.nmf.nnls import solve_rows
+from tacit.factor.nmf.saha_imtiaz import free_start, published_program, rounds_program, unit_ball
 from tacit.factor.nmf.start import nndsvd
-from tacit.factor.nmf.steps import solve_rows
-from tacit.factor.private import PrivateFit
-from tacit.factor.rows import clip_rows, row_norms
-from tacit.privacy.entropy import secure_generator
+from tacit.factor.noisy_moments.centred import SPLIT, CentredMoments, centred_moments_program
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.noise.entropy import secure_generator
 from tacit.validation import check_choice, check_count, check_epsilon, check_positive, check_rate, check_seed
 
 METHODS = ("moments", "rounds", "published")
@@ -51,7 +51,7 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
         Entries that differ from what the model says by more than this are taken for outliers and cut off. At no extra
         noise.
     method : {"moments", "rounds", "published"}, default="moments"
-        "moments": release the rows' mean and covariance once (`tacit.factor.centred_moments`), then factorise
+        "moments": release the rows' mean and covariance once (`tacit.factor.noisy_moments.centred`), then factorise
         synthetic rows drawn from them, which costs nothing more. "rounds": the repaired Algorithm 2 of Saha and
         Imtiaz, a noisy A = W'W and B = W'X each round. "published": Algorithm 2 as printed; it has **no** guarantee.
     start : {"free", "noisy"} or array of shape (n_components, n_features), default="free"

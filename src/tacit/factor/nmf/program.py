@@ -22,13 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Outcome, Program, Sum, Total
-from tacit.factor.nmf.kept import Kept
-from tacit.factor.nmf.products import Table
-from tacit.factor.nmf.steps import NO_PENALTY, Outliers, Penalty, solve_dictionary, solve_rows, total_rows
+from tacit.factor.extrapolation import Extrapolation
+from tacit.factor.nmf.nnls import NO_PENALTY, Outliers, Penalty, solve_dictionary, solve_rows, total_rows
+from tacit.factor.nmf.packed import PackedFactor
+from tacit.factor.row_table import Table
 
 
 @dataclass(frozen=True)
-class Settings:
+class NMFSettings:
     """What all holders of a run agree on.
 
     Parameters
@@ -56,30 +57,7 @@ class Settings:
     dictionary_shrink: float = 1e-2
 
 
-@dataclass
-class Lead:
-    """How far ahead of T a sweep starts, as a share of T's last move: it grows while that works and is cut when it fails.
-
-    It starts small: a long lead in the first sweeps, when T moves most, ended in worse optima.
-    """
-
-    share: float = 0.1
-    most: float = 1.0
-    growth: float = 1.2
-    growth_of_most: float = 1.01
-    cut: float = 1.5
-
-    def worked(self) -> None:
-        """Go a little further next time."""
-        self.share = min(self.most, self.growth * self.share)
-        self.most = min(1.0, self.growth_of_most * self.most)
-
-    def failed(self) -> None:
-        """Go less far, and do not return soon to the share that failed."""
-        self.most, self.share = self.share, self.share / self.cut
-
-
-def nmf_program(X: Any, T: NDArray[Any], *, settings: Settings) -> Program:
+def nmf_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
     """One holder's view of the factorisation of all holders' rows, from the dictionary `T` (k x d), the same for all.
 
     The outcome's public part has ``T``, the last totals ``WX`` and ``WW``, ``squared_error`` (of ``X - WT - R``, all holders)
@@ -91,7 +69,7 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: Settings) -> Program:
     # places; what a sweep may have to go back to is kept packed.
     T = np.array(T, dtype=np.float64, order="F")
     spare = np.empty_like(T)
-    best, squared_error, lead, leading = np.inf, np.inf, Lead(), False
+    best, squared_error, lead, leading = np.inf, np.inf, Extrapolation(), False
     curve: list[float] = []
     for left in reversed(range(settings.max_iter)):
         W = _rows_step(table, T, W, settings)
@@ -113,7 +91,7 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: Settings) -> Program:
             break
         last: NDArray[Any] | None = None if before is None else before[1].put_into(spare)
         before = None  # let go of the older before the newer is packed
-        before = Kept(W), Kept(T)
+        before = PackedFactor(W), PackedFactor(T)
         if last is not None:
             T, spare, leading = _extrapolated(last, T, lead.share), T, True
         lead.worked()
@@ -124,7 +102,7 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: Settings) -> Program:
 
 
 def batch_program(
-    X: Any, T: NDArray[Any], WX: NDArray[Any], WW: NDArray[Any], *, forget: float, settings: Settings
+    X: Any, T: NDArray[Any], WX: NDArray[Any], WW: NDArray[Any], *, forget: float, settings: NMFSettings
 ) -> Program:
     """One holder's view of one mini-batch of online factorisation; the outcome is as that of `nmf_program`, without a curve.
 
@@ -142,7 +120,7 @@ def batch_program(
     return Outcome(public=public, private={"W": W * scale.astype(W.dtype)})
 
 
-def _rows_step(table: Table, T: NDArray[Any], W: NDArray[Any] | None, settings: Settings) -> NDArray[Any]:
+def _rows_step(table: Table, T: NDArray[Any], W: NDArray[Any] | None, settings: NMFSettings) -> NDArray[Any]:
     return solve_rows(
         table,
         T,
@@ -156,14 +134,14 @@ def _rows_step(table: Table, T: NDArray[Any], W: NDArray[Any] | None, settings: 
 
 
 def _sum(
-    table: Table, T: NDArray[Any], W: NDArray[Any], settings: Settings, out: NDArray[np.float64] | None = None
+    table: Table, T: NDArray[Any], W: NDArray[Any], settings: NMFSettings, out: NDArray[np.float64] | None = None
 ) -> Sum:
     own = total_rows(table, T, W, penalty=settings.row_penalty, outliers=settings.outliers, out=out)
     return Sum(WX=own.WX, WW=own.WW, own=own.own)
 
 
 def _dictionary_step(
-    T: NDArray[np.float64], WX: NDArray[np.float64], WW: NDArray[np.float64], settings: Settings
+    T: NDArray[np.float64], WX: NDArray[np.float64], WW: NDArray[np.float64], settings: NMFSettings
 ) -> tuple[NDArray[np.float64], float]:
     return solve_dictionary(
         T,
@@ -184,7 +162,7 @@ def _extrapolated(T: NDArray[np.float64], moved: NDArray[np.float64], share: flo
     return np.maximum(T, 0, out=T)
 
 
-def _squared_error(total: Total, value: float, T: NDArray[np.float64], settings: Settings) -> float:
+def _squared_error(total: Total, value: float, T: NDArray[np.float64], settings: NMFSettings) -> float:
     """Return what is left of the objective, doubled, without any penalty: the squared norm of X - WT - R."""
     return max(0.0, 2 * (float(total.own[0]) + value - settings.dictionary_penalty.of(T)))
 
@@ -194,7 +172,7 @@ def released(
     WX: NDArray[np.float64],
     WW: NDArray[np.float64],
     squared_error: float,
-    settings: Settings,
+    settings: NMFSettings,
     out: NDArray[np.float64] | None = None,
 ) -> tuple[dict[str, Any], NDArray[np.float64]]:
     """Return what is public, in its final scale (T is overwritten), and the factors by which each holder scales its W.

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Outcome, Program, Sum
-from tacit.factor.ratings.kernels import normal_rows, solve_packed, solve_rows
 from tacit.factor.ratings.table import RatingTable
+from tacit.factor.small_solves import normal_rows, ridge_rows, solve_packed
 
 BLOCK = 4096
 START_SPREAD = 0.1
@@ -70,7 +70,7 @@ class ItemSide:
     ) -> NDArray[Any]:
         """Return the factors and, last, the bias of users with these ratings."""
         targets = values - self.mean - self.biases[columns]
-        solutions, _, _ = solve_rows(
+        solutions, _, _ = ridge_rows(
             ends,
             columns,
             targets.astype(self.factors.dtype),
@@ -109,7 +109,7 @@ def als_program(table: RatingTable, *, n_factors: int, sweeps: int, random_state
     user_precision, item_precision = np.ones(size, np.float32), np.full(size, 1 / START_FACTOR, np.float32)
     user_precision[-1], item_precision[-1] = 1 / START_USER_BIAS, 1 / START_ITEM_BIAS
     for sweep in range(sweeps):
-        users, user_spreads, errors = solve_rows(
+        users, user_spreads, errors = ridge_rows(
             table.ends,
             table.columns,
             standard - items[table.columns, -1],

@@ -27,32 +27,32 @@ from numpy.typing import NDArray
 
 from tacit.channel import Bound, Outcome, Program, Split, Step, Sum
 from tacit.factor.kernels import one_blas_thread
-from tacit.factor.moments import pack, unpack
+from tacit.factor.noisy_moments.constants import (
+    ACTIVE,
+    CUT,
+    FIRST,
+    LEAST_NOISE,
+    NOISE,
+    RARE_GAIN,
+    RATING_WEIGHT,
+    REGRESSIONS,
+    SECOND,
+    USER_BIAS,
+)
+from tacit.factor.noisy_moments.leave_one_out import regress
+from tacit.factor.noisy_moments.posterior import ItemPosterior, loadings
+from tacit.factor.noisy_moments.shrinkage import first_biases
+from tacit.factor.noisy_moments.symmetric import pack, unpack
 from tacit.factor.ratings.als import ItemSide
-from tacit.factor.ratings.item_posterior import ItemPosterior, first_biases, loadings
-from tacit.factor.ratings.leave_one_out import regress
 from tacit.factor.ratings.table import RatingTable
 
-FIRST, SECOND, REGRESSIONS = 0.15, 0.20, 0.65
-"""How the three kinds of sums divide the budget; fixed on MovieLens 100K and a part of MovieLens 1M's training ratings."""
 FIRST_FRACTIONS = {"users": 0.05, "items": 0.95}
 REGRESSION_FRACTIONS = {"moments": 0.94, "gram": 0.04, "activity": 0.02}
-RATING_WEIGHT = 3.0
-"""In the first moments a rating counts this much against the 1 of its being there."""
-CUT = 0.75
-"""Residuals enter the second moment and the regressions cut off here (1.5 stars of 1 to 5)."""
-RARE_GAIN = 0.25
-"""In the regressions an item's weight grows with this power of its rarity."""
-ACTIVE = 100
-"""A user with at least so many ratings counts fully in the averages over users; others by the root of their number."""
-NOISE, USER_BIAS = 0.18, 0.05
-"""Variances to begin with: of a rating around its expectation, and of the users' biases."""
-LEAST_NOISE = 0.01
 BLOCK = 2048
 
 
 @dataclass(frozen=True)
-class Settings:
+class ItemMomentSettings:
     """Public settings of the program.
 
     Attributes
@@ -75,13 +75,15 @@ class Settings:
         return Split(first=FIRST, second=SECOND, regressions=Step(count=self.rounds, weight=REGRESSIONS / self.rounds))
 
 
-def item_program(table: RatingTable, settings: Settings, scales: NDArray[np.float64] | None = None) -> Program:
+def item_program(
+    table: RatingTable, settings: ItemMomentSettings, scales: NDArray[np.float64] | None = None
+) -> Program:
     """One holder's view; the ratings in `table` are between -1 and 1.
 
     Parameters
     ----------
     table : RatingTable
-    settings : Settings
+    settings : ItemMomentSettings
     scales : ndarray of shape (n_users,), optional
         At most 1: how much less than the bound each user contributes, where users have budgets of their own.
     """
@@ -112,7 +114,7 @@ def item_program(table: RatingTable, settings: Settings, scales: NDArray[np.floa
     popular = np.sort(np.argsort(-total["items"][:, 0], kind="stable")[:size])
     found = ItemPosterior.of_biases(mean, biases, weight, sigma / RATING_WEIGHT, n_users)
     if size > 1 and settings.n_factors:
-        outer = _second_moment(table, scales, popular, table.values - mean - biases[columns])
+        outer = _second_moment_of_users(table, scales, popular, table.values - mean - biases[columns])
         second = yield Sum(
             second=pack(outer),
             # outer products of vectors of norm 1 are at most sqrt(2) apart
@@ -149,7 +151,7 @@ def _per_item(table: RatingTable, terms: NDArray[np.float64]) -> NDArray[np.floa
     return np.stack(sums, axis=1)
 
 
-def _second_moment(
+def _second_moment_of_users(
     table: RatingTable, scales: NDArray[np.float64], popular: NDArray[np.intp], residuals: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Sum the outer products of the users' residuals over the popular items, each divided by its norm; no diagonal."""
@@ -210,7 +212,7 @@ def _item_side(found: ItemPosterior, noise: float) -> ItemSide:
     return ItemSide(found.mean, found.means[:, -1].copy(), factors, factors[:0], precision, noise)
 
 
-def in_stars(side: ItemSide, middle: float, half: float) -> ItemSide:
+def on_rating_scale(side: ItemSide, middle: float, half: float) -> ItemSide:
     """Return the items' side on the scale of the ratings: `middle` for 0, `half` for 1."""
     precision = side.precision.copy()
     precision[-1] /= half**2

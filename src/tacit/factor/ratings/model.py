@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.factor.base import learned, public, released
+from tacit.estimators.base import learned, public, released
+from tacit.estimators.saved import SavedModel
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.evaluation import Evaluation, ranking_scores, rating_errors
 from tacit.factor.ratings.table import Ids, RatingTable, as_ratings, read_ratings
-from tacit.factor.saved import SavedModel
 from tacit.validation import check_choice, check_count
 
 
@@ -200,7 +200,7 @@ class RatingModel(SavedModel):
         return [(ids[index], float(np.clip(scores[index], self.least_, self.greatest_))) for index in best]
 
 
-def check_range(rating_range: Any) -> tuple[float, float]:
+def check_rating_range(rating_range: Any) -> tuple[float, float]:
     """Return the least and greatest rating."""
     pair = rating_range if isinstance(rating_range, Sequence) and not isinstance(rating_range, str) else ()
     try:

@@ -18,18 +18,60 @@ from numpy.typing import NDArray
 
 from tacit.channel import Clear, Outcome, Program, Sum, run
 from tacit.errors import InvalidInputError, words
-from tacit.factor.base import public, released
+from tacit.estimators.base import public, released
+from tacit.factor.kernels import parallel_for
 from tacit.factor.ratings.als import BLOCK, ItemSide
-from tacit.factor.ratings.kernels import normal_rows
-from tacit.factor.ratings.model import RatingModel, check_range
-from tacit.factor.ratings.non_negative_rows import descend_packed
+from tacit.factor.ratings.model import RatingModel, check_rating_range
 from tacit.factor.ratings.table import RatingTable, read_ratings
+from tacit.factor.small_solves import Floats, fused, normal_rows
 from tacit.privacy.guarantee import Guarantee
 from tacit.validation import check_count, check_positive, check_seed
 
+DESCENT_TOLERANCE = 1e-12
+"""A row is done when a sweep moves less than this share of its squared length."""
 ROW_SWEEPS = 30
 USER_SWEEPS = 1000
 """A user is solved for good by this many: all start from the same point, so the same ratings give the same factors."""
+
+
+@fused
+def _descend_packed(
+    grams: Floats, linears: Floats, ridge: Floats, rows: Floats, most_sweeps: int, start: int, stop: int
+) -> None:
+    size = linears.shape[1]
+    gradient = np.empty(size, linears.dtype)
+    for i in range(start, stop):
+        gram, row = grams[i], rows[i]
+        for a in range(size):
+            gradient[a] = linears[i, a] - ridge[i] * row[a]
+        for a in range(size):
+            for c in range(size):
+                gradient[a] -= gram[max(a, c) * (max(a, c) + 1) // 2 + min(a, c)] * row[c]
+        for _ in range(most_sweeps):
+            moved, length = 0.0, 0.0
+            for a in range(size):
+                curvature = gram[a * (a + 1) // 2 + a] + ridge[i]
+                if curvature <= 0:
+                    continue
+                new = max(row[a] + gradient[a] / curvature, 0.0)
+                step = new - row[a]
+                if step != 0:
+                    row[a] = new
+                    gradient[a] -= step * ridge[i]
+                    for c in range(size):
+                        gradient[c] -= step * gram[max(a, c) * (max(a, c) + 1) // 2 + min(a, c)]
+                moved += step * step
+                length += new * new
+            if moved <= DESCENT_TOLERANCE * length:
+                break
+
+
+def descend_packed(grams: Floats, linears: Floats, ridge: Floats, rows: Floats, most_sweeps: int) -> None:
+    """Lower ``1/2 x'(G + ridge) x - b'x`` over ``x >= 0`` for every row of `rows`, in place, by coordinate descent."""
+    parallel_for(
+        lambda start, stop: _descend_packed(grams, linears, ridge, rows, most_sweeps, start, stop),
+        np.arange(len(linears) + 1) * linears.shape[1] ** 2 * 10,
+    )
 
 
 @dataclass(frozen=True)
@@ -121,7 +163,7 @@ class RatingNMF(RatingModel):
 
     def fit(self, users: Any, items: Any = None, ratings: Any = None) -> RatingNMF:
         """Learn from ratings, given as to `Recommender.fit`."""
-        bounds = None if self.rating_range is None else check_range(self.rating_range)
+        bounds = None if self.rating_range is None else check_rating_range(self.rating_range)
         check_count(self.n_factors, "n_factors")
         check_count(self.sweeps, "sweeps")
         check_positive(self.penalty, "penalty")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.channel import Clear, run
-from tacit.factor.base import public
+from tacit.estimators.base import public
 from tacit.factor.ratings.als import ItemSide, als_program
-from tacit.factor.ratings.model import RatingModel, check_range
+from tacit.factor.ratings.model import RatingModel, check_rating_range
 from tacit.factor.ratings.table import read_ratings
 from tacit.privacy.guarantee import Guarantee
 from tacit.validation import check_count, check_seed
@@ -63,7 +63,7 @@ class Recommender(RatingModel):
 
     def fit(self, users: Any, items: Any = None, ratings: Any = None) -> Recommender:
         """Learn from ratings: a data frame, a users x items sparse matrix, or ids of users and items with ratings."""
-        bounds = None if self.rating_range is None else check_range(self.rating_range)
+        bounds = None if self.rating_range is None else check_rating_range(self.rating_range)
         program_settings = {
             "n_factors": check_count(self.n_factors, "n_factors", least=0),
             "sweeps": check_count(self.sweeps, "sweeps"),

@@ -15,16 +15,16 @@ from sklearn.base import BaseEstimator
 
 from tacit.channel import Clear, Plan, Split, Step, run
 from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
-from tacit.factor.base import learned, public, released
-from tacit.factor.private import PrivateFit
+from tacit.estimators.base import learned, public, released
+from tacit.estimators.private import PrivateFit
 from tacit.factor.ratings.als import ItemSide
-from tacit.factor.ratings.gradient import UNPROTECTED, VALUES_ONLY, gradient_program, published_program
-from tacit.factor.ratings.item_moments import Settings, in_stars, item_program
-from tacit.factor.ratings.model import RatingModel, check_range
+from tacit.factor.ratings.item_moments import ItemMomentSettings, item_program, on_rating_scale
+from tacit.factor.ratings.model import RatingModel, check_rating_range
+from tacit.factor.ratings.mugdho_imtiaz import UNPROTECTED, VALUES_ONLY, gradient_program, published_program
 from tacit.factor.ratings.table import RatingTable, as_ids, read_ratings
 from tacit.factor.ratings.user_budgets import UserBudgets, budgets_of
-from tacit.privacy.entropy import secure_generator
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.noise.entropy import secure_generator
 from tacit.validation import check_choice, check_count, check_epsilon, check_seed
 
 METHODS = {"covariance": "user", "gradient": "cell", "published": "cell"}
@@ -143,7 +143,7 @@ class PrivateRecommender(PrivateFit, RatingModel):
             side, self.user_factors_ = self._fit_published(table, 2 * half)
             kept = np.concatenate([self.user_factors_, np.zeros((len(self.user_factors_), 1))], axis=1)
         if self.method != "published":
-            side = in_stars(side, middle, half)
+            side = on_rating_scale(side, middle, half)
         self.n_factors_ = side.factors.shape[1]
         self.n_duplicates_ = table.duplicates
         self._keep(side, table, least, greatest, kept)
@@ -187,13 +187,13 @@ class PrivateRecommender(PrivateFit, RatingModel):
             raise InvalidInputError(
                 "one epsilon for all users", words("one per user"), "Use method='covariance' for users' own budgets."
             )
-        return check_range(self.rating_range)
+        return check_rating_range(self.rating_range)
 
     def _fit_covariance(self, table: RatingTable, given: Any) -> Any:
         rounds = 4 if self.rounds is None else self.rounds
         self._budgets = budgets_of(self.epsilon, self.delta, self.adjacency, table.users, self.max_rows)
         plan = None
-        settings = Settings(self.n_factors, rounds, self.popular_items)
+        settings = ItemMomentSettings(self.n_factors, rounds, self.popular_items)
         if not math.isinf(self._budgets.largest):
             plan = Plan.for_budget(
                 self._budgets.largest, self.delta, steps=settings.split, unit=self.unit, adjacency=self.adjacency

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel.sensitivity import LEAST_STEPS_PER_ROUNDING, with_float_errors
+from tacit.channel.noisy import LEAST_STEPS_PER_ROUNDING, with_float_errors
 from tacit.errors import InvalidInputError, Undisclosed, words
 from tacit.factor.ratings.table import Ids
 from tacit.privacy.calibration import gaussian_noise_multiplier

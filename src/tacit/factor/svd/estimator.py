@@ -11,12 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Outcome, Program
 from tacit.errors import InvalidInputError, parameter
-from tacit.factor.base import public, released
-from tacit.factor.holders import AmongHolders
-from tacit.factor.input import check_components, validated
-from tacit.factor.nmf.products import Table
-from tacit.factor.saved import SavedModel
-from tacit.factor.svd.program import Settings, svd_program
+from tacit.estimators.base import public, released
+from tacit.estimators.holders import AmongHolders
+from tacit.estimators.input import check_components, validated
+from tacit.estimators.saved import SavedModel
+from tacit.factor.row_table import Table
+from tacit.factor.svd.program import SVDSettings, svd_program
 from tacit.validation import check_count, check_non_negative, check_seed
 
 
@@ -73,14 +73,14 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
             self.singular_values_ = found["singular_values"].astype(outcome.private["dtype"])
         return self
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> SVDSettings:
         if not isinstance(self.hide_singular_values, bool | np.bool_):
             raise InvalidInputError(
                 "hide_singular_values to be True or False",
                 parameter(self.hide_singular_values),
                 "Say whether the scale may leave.",
             )
-        return Settings(
+        return SVDSettings(
             n_components=check_count(self.n_components, "n_components"),
             hide_singular_values=bool(self.hide_singular_values),
             oversample=check_count(self.oversample, "oversample", least=0),
@@ -89,7 +89,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
             seed=check_seed(self.random_state),
         )
 
-    def _checked(self, X: Any, settings: Settings) -> Any:
+    def _checked(self, X: Any, settings: SVDSettings) -> Any:
         """Return the holder's rows for a fit; the number of rows is not compared with anything: others have more."""
         X = self._validated(X, reset=True)
         check_components(settings.n_components, X.shape)
@@ -155,7 +155,7 @@ class SVD(Components):
     a channel decides who sees it. Of the total, all see the directions of the columns, or with
     ``hide_singular_values=False`` the columns. **What hiding hides is the scale**: how large the data are, and with
     it the number of rows of known size. The *ratios* of the singular values follow from the directions of several
-    exchanges, in this as in every power iteration. `tacit.privacy.ksdp` measures what that gives away about single
+    exchanges, in this as in every power iteration. `tacit.measure.ksdp` measures what that gives away about single
     rows.
 
     References

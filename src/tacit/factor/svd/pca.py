@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Outcome, Program
-from tacit.factor.base import released
-from tacit.factor.nmf.products import Table
+from tacit.estimators.base import released
+from tacit.factor.row_table import Table
 from tacit.factor.svd.estimator import Components
 from tacit.factor.svd.program import pca_program
 

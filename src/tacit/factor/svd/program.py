@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import NormedSum, Outcome, Program, Sum
-from tacit.factor.nmf.products import Table
+from tacit.factor.row_table import Table
 from tacit.factor.svd.search import Search, first_directions
 
 
 @dataclass(frozen=True)
-class Settings:
+class SVDSettings:
     """What all holders of a run agree on.
 
     Parameters
@@ -78,7 +78,7 @@ class CentredRows:
         return product if self.mean is None else product - np.outer(self.mean, scores.sum(axis=0))
 
 
-def svd_program(X: Any, settings: Settings, *, mean: NDArray[np.float64] | None = None) -> Program:
+def svd_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | None = None) -> Program:
     """One holder's view of the right singular vectors of all holders' rows, less `mean` if one is given.
 
     The outcome's public part has ``components`` (k x d, the strongest first, each with its largest entry positive),
@@ -109,7 +109,7 @@ def svd_program(X: Any, settings: Settings, *, mean: NDArray[np.float64] | None 
     return Outcome(public=public, private={"dtype": np.dtype(X.dtype)})
 
 
-def pca_program(X: Any, settings: Settings) -> Program:
+def pca_program(X: Any, settings: SVDSettings) -> Program:
     """One holder's view of the principal components: one exchange for the mean of all rows, then `svd_program`.
 
     The public part has ``mean`` and ``count`` (of rows) beside what `svd_program` finds.

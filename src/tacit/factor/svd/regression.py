@@ -11,13 +11,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from tacit.channel import NormedSum, Outcome, Program, Sum
 from tacit.errors import InvalidInputError, kind_of, words
-from tacit.factor.base import released
-from tacit.factor.input import as_numbers
+from tacit.estimators.base import released
+from tacit.estimators.input import as_numbers
 from tacit.factor.svd.pca import PCA
-from tacit.factor.svd.program import CentredRows, Settings, column_sums, svd_program
+from tacit.factor.svd.program import CentredRows, SVDSettings, column_sums, svd_program
 
 
-def regression_program(X: Any, y: NDArray[np.float64], settings: Settings) -> Program:
+def regression_program(X: Any, y: NDArray[np.float64], settings: SVDSettings) -> Program:
     r"""One holder's view: means, components, then :math:`\beta = (Z^\top Z)^{-1} Z^\top (y - \bar y)` of all scores Z.
 
     :math:`\beta` does not change if both sides of the normal equations have the same factor. So where singular values

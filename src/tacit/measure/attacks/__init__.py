@@ -6,10 +6,10 @@ guarantee bounds all of them. An attack that finds something is a proof.
 
 from tacit.measure.attacks.attributes import AttributeInference, attribute_inference
 from tacit.measure.attacks.covariance import noise_estimation
-from tacit.measure.attacks.finding import Finding, Reconstruction, share_interval
 from tacit.measure.attacks.known_samples import known_sample_regression
 from tacit.measure.attacks.linkage import Linkage, record_linkage, unchanged_linkage
 from tacit.measure.attacks.members import Membership, membership
+from tacit.measure.attacks.result import Finding, Reconstruction, share_interval
 from tacit.measure.attacks.spectral import spectral_filtering
 
 __all__ = [

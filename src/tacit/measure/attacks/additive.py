@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, parameter
-from tacit.measure.pairs import Pair
+from tacit.measure.inputs import Pair
 
 # A column without noise is given this share of its variance as noise: it is then kept to six digits.
 _LEAST_NOISE = 1e-12

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.attacks.finding import Finding, around
+from tacit.measure.attacks.result import Finding, normal_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
-from tacit.measure.nearest import Numbers, nearest
-from tacit.measure.pairs import table_pair
+from tacit.measure.inputs import table_pair
+from tacit.measure.neighbours import Numbers, nearest
 from tacit.validation import check_positive
 
 
@@ -91,7 +91,7 @@ def attribute_inference(
         measure=f"share of hidden values guessed to {reach:g} standard deviations",
         recovered=recovered,
         baseline=float(hits_without.mean()),
-        interval=around(recovered, float(gain.std(ddof=1) / np.sqrt(len(rows)))),
+        interval=normal_interval(recovered, float(gain.std(ddof=1) / np.sqrt(len(rows)))),
         n_targets=len(rows),
         best_constant=float(constant.mean()),
         by_column={name: float(share) for name, share in zip(pair.names, hits.mean(axis=1), strict=True)},

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.measure.attacks.additive import filtered
-from tacit.measure.attacks.finding import Reconstruction, reconstruction
-from tacit.measure.pairs import table_pair
+from tacit.measure.attacks.result import Reconstruction, reconstruction
+from tacit.measure.inputs import table_pair
 from tacit.validation import check_choice
 
 

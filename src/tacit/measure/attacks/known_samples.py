@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.attacks.finding import Reconstruction, reconstruction
+from tacit.measure.attacks.result import Reconstruction, reconstruction
 from tacit.measure.attacks.targets import standardised
-from tacit.measure.pairs import table_pair
+from tacit.measure.inputs import table_pair
 from tacit.validation import check_count, check_seed
 
 _PENALTIES = np.logspace(-10, 4, 29)

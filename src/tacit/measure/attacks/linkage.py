@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, kind_of, parameter
-from tacit.measure.attacks.finding import Finding, share_interval
+from tacit.measure.attacks.result import Finding, share_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
-from tacit.measure.nearest import POINTS_AT_ONCE, LowerBounds, Numbers, Rows, query_blocks, squared_distances
-from tacit.measure.pairs import Pair, table_pair
+from tacit.measure.inputs import Pair, table_pair
+from tacit.measure.neighbours import POINTS_AT_ONCE, LowerBounds, Numbers, Rows, query_blocks, squared_distances
 
 _SHORT_LIST = 5
 _FIRST_POINTS = 256

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.attacks.finding import Finding, around
+from tacit.measure.attacks.result import Finding, normal_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
-from tacit.measure.nearest import Numbers, nearest
-from tacit.measure.pairs import as_table, table_pair
+from tacit.measure.inputs import as_table, table_pair
+from tacit.measure.neighbours import Numbers, nearest
 
 _FALSE_ALARMS = 0.01
 
@@ -92,7 +92,7 @@ def membership(
         measure="area under the ROC curve",
         recovered=area,
         baseline=0.5,
-        interval=around(area, error),
+        interval=normal_interval(area, error),
         n_targets=len(rows),
         found_at_1_percent=float(np.mean(members < threshold)),
     )

@@ -1,0 +1,92 @@
+"""What every private estimator does the same way: validate, plan, charge, run once, keep the guarantee."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from tacit.channel import Channel, Clear, Noisy, Outcome, Plan, Program, Split, Step, run
+from tacit.errors import PrivacyWarning
+from tacit.estimators.base import public, withheld
+from tacit.estimators.saved import SavedModel
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.spending import Spending, check_chargeable, open_ledger
+from tacit.validation import check_epsilon
+
+AGAIN = (
+    "This estimator has released a result before. On the same data this is a second release, and the two guarantees add up. "
+    "Attach a ledger to have that counted."
+)
+
+
+class PrivateFit(SavedModel):
+    """Base of private estimators.
+
+    A class declares with `released` the attributes that may leave the holder: files and pickles hold these and no
+    others, and the shared privacy check compares them.
+    """
+
+    _withholds: ClassVar[bool] = True
+    _unit: ClassVar[str] = "row"
+    _unprotected_methods: ClassVar[tuple[str, ...]] = ()
+    """Values of `method` that have no guarantee."""
+
+    epsilon: float = public(default=1.0)
+    delta: float = public(default=1e-6)
+    adjacency: str = public(default="add-remove")
+    max_rows: int = public(default=2**20)
+    ledger: Ledger | str | os.PathLike[str] | None = withheld(default=None)
+    dataset: str | None = withheld(default=None)
+    insecure_seed: int | None = withheld(default=None)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True  # fresh noise every time is the point
+        return tags
+
+    def _before_fit(self) -> None:
+        unprotected = getattr(self, "method", None) in self._unprotected_methods
+        check_chargeable(self.ledger, self.epsilon, self.insecure_seed, unprotected=unprotected)
+
+    def _plan(self, steps: int | Split | Iterable[Step], choices: Iterable[float] = ()) -> Plan | None:
+        """Calibrate the noise for these sums and choices; None where epsilon is infinite and there is none."""
+        if math.isinf(check_epsilon(self.epsilon, infinite=True)):
+            return None
+        return Plan.for_budget(
+            self.epsilon, self.delta, steps=steps, unit=self._unit, adjacency=self.adjacency, choices=choices
+        )
+
+    def _run(self, given: Any, program: Program, plan: Plan | None) -> Outcome:
+        """Run `program` over the channel that the plan asks for; keep what it earned.
+
+        `given` is the data as the caller gave it, whose content names the account if no `dataset` does.
+        """
+        outcome = run(program, self._channel(given, plan))
+        self.guarantee_ = outcome.channel.guarantee
+        return outcome
+
+    def _channel(self, given: Any, plan: Plan | None) -> Channel:
+        self._ready_to_release(plan)
+        if plan is None:
+            return Clear()
+        spending = None
+        if self.ledger is not None:
+            account = given if self.dataset is None else self.dataset
+            spending = Spending.on(open_ledger(self.ledger), account, type(self).__name__)
+        return Noisy(plan, max_units=self.max_rows, spending=spending, insecure_seed=self.insecure_seed)
+
+    def _ready_to_release(self, plan: Plan | None) -> None:
+        """Try what could fail after the charge, and say if this is a second release.
+
+        Attributes that are released and do not come from the channel must be set by now, so that they are tried.
+        """
+        self._check_storable()
+        if plan is None:
+            return
+        if getattr(self, "_has_released", False) and self.ledger is None:
+            warnings.warn(AGAIN, PrivacyWarning, stacklevel=4)
+        self._has_released = True

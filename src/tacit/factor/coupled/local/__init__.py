@@ -1,0 +1,1 @@
+"""Counts that leave their site only with noise (local privacy), and Poisson factorisation of such counts."""

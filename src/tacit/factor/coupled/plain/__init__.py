@@ -1,0 +1,1 @@
+"""Coupled factorisation without privacy: read `program.py` first, it is the algorithm."""

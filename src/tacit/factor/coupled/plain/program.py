@@ -1,0 +1,327 @@
+r"""Coupled factorisation as a program: every factor in turn from what the relations say to it, shared ones from totals.
+
+.. math:: \min_{\Theta \ge 0} \sum_v \frac{1}{\phi_v} \sum_{i \in \text{known}} d_{p_v}\big(X^{(v)}_i, \hat X^{(v)}_i\big)
+          - \sum_d \log p(\Theta_d)
+
+Each holder has its own relations. Factors that several holders use are shared and move by totals; the others never leave.
+
+*How a factor moves.* Row by row, by least squares, where its rows share one quadratic problem. Otherwise each entry is
+multiplied by :math:`(num / den)^\gamma`. Relations with powers :math:`p_v` have surrogates with derivatives
+:math:`den_v u^{a_v} - num_v u^{-b_v}` in the change u (see `curvatures`). For u between 1 and
+:math:`(\sum num_v / \sum den_v)^\gamma` with :math:`\gamma = 1 / (\max a_v + \max b_v)` their sum keeps its sign, so the step
+never raises the cost, whatever divergences meet in a factor; for a single p up to 1 this is :math:`\gamma = 1`, the usual update.
+
+*Extrapolation.* A sweep starts a little further along the last move of the factors. If the cost turns out higher there, all
+holders take the sweep back and make it again without extrapolation, so the cost never rises.
+
+References
+----------
+Ermis 2020, eq. 3.2; Yılmaz, Cemgil & Şimşekli 2011 (generalised coupled tensor factorisation); Févotte & Idier 2011
+(surrogates); Ang & Gillis 2019 (extrapolation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tacit.channel import Outcome, Program, Sum, Total
+from tacit.errors import InvalidInputError, words
+from tacit.factor import kernels
+from tacit.factor.coupled.divergence import Floats, curvatures
+from tacit.factor.coupled.einsum import Layout
+from tacit.factor.coupled.plain.terms import Term, term_of
+from tacit.factor.coupled.predict import in_order
+from tacit.factor.coupled.relation import Relation
+from tacit.factor.extrapolation import Extrapolation
+
+SWEEPS, SHRINK, ROUNDING = 20, 0.1, 1e-14
+Factors = dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class Prior:
+    """A Gamma prior on every entry of every factor.
+
+    Parameters
+    ----------
+    shape : float
+        At least 1 for a point estimate, which would otherwise be pulled to zero without end.
+    rate : float
+        Shape over mean. The default of the two is a flat prior: maximum likelihood.
+    """
+
+    shape: float = 1.0
+    rate: float = 0.0
+
+    def cost(self, factor: Floats) -> float:
+        """Return minus the log density, up to a constant."""
+        if self.shape == 1:
+            return self.rate * float(factor.sum()) if self.rate else 0.0
+        return self.rate * float(factor.sum()) - (self.shape - 1) * float(np.log(np.maximum(factor, 1e-300)).sum())
+
+
+FLAT = Prior()
+"""The prior of maximum likelihood."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one factor moves.
+
+    Parameters
+    ----------
+    exponent : float
+        Of the multiplicative step.
+    solve : Layout, optional
+        Its rows, where all relations give them one common quadratic problem, so that they can be solved instead.
+    """
+
+    exponent: float = 1.0
+    solve: Layout | None = None
+
+
+def rules_for(relations: Sequence[Relation], prior: Prior) -> dict[str, Rule]:
+    """Return the rule of every factor. All sites that share a factor must use one rule, made from all their relations."""
+    rules = {}
+    for name in dict.fromkeys(name for relation in relations for name in relation.factors):
+        uses = [(relation, relation.factors.index(name)) for relation in relations if name in relation.factors]
+        bends = [curvatures(relation.power) for relation, _ in uses]
+        if prior != FLAT:
+            bends.append((0.0, 1.0))
+        exponent = 1 / (max(rise for rise, _ in bends) + max(fall for _, fall in bends))
+        layouts = {Layout.of(relation.spec, place) for relation, place in uses}
+        quadratic = prior.shape == 1 and all(_shares_gram(relation, place) for relation, place in uses)
+        rules[name] = Rule(exponent, layouts.pop() if quadratic and len(layouts) == 1 else None)
+    return rules
+
+
+def _shares_gram(relation: Relation, place: int) -> bool:
+    """Whether a relation gives all rows of a factor the same quadratic problem, but for its linear part."""
+    spec = relation.spec
+    gaps = relation.stored_only or relation.mask is not None or len(relation.holes) > 0
+    others = "".join(group for at, group in enumerate(spec.inputs) if at != place)
+    data = spec.data_letters(place)
+    own_gaps = any(relation.keep[spec.output.index(letter)] is not None for letter in data)
+    return relation.power == 0 and not gaps and not own_gaps and not set(data) & set(others)
+
+
+def multiplied(factor: Floats, numerator: Floats, denominator: Floats, prior: Prior, exponent: float) -> Floats:
+    """Return the factor after one multiplicative step; entries that nothing is known of stay."""
+    top, bottom = factor * numerator + (prior.shape - 1), factor * (denominator + prior.rate)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        change = top / bottom
+    change = np.where(np.isfinite(change), change, 1.0)
+    return factor * (change if exponent == 1 else change**exponent)
+
+
+def solved(layout: Layout, factor: Floats, numerator: Floats, gram: Floats, prior: Prior) -> Floats:
+    """Return the factor after some sweeps of coordinate descent on ``1/2 v'Gv - v'b`` over rows ``v >= 0``."""
+    rows = np.array(layout.rows(factor), order="C")
+    linear = np.ascontiguousarray(layout.rows(numerator)) - prior.rate
+    diagonal = np.diag(gram)
+    steep = diagonal > ROUNDING * max(float(diagonal.max()), 1e-300)
+    inverse = np.where(steep, 1 / np.where(steep, diagonal, 1.0), 0.0)
+    values = np.empty(len(rows))
+    kernels.parallel_for(
+        lambda start, stop: kernels.hals_sweep(
+            gram, inverse, linear, rows, values, SWEEPS, SHRINK, ROUNDING, start, stop
+        ),
+        np.arange(len(rows) + 1) * gram.size,
+    )
+    return layout.back(rows, factor.shape)
+
+
+@dataclass(frozen=True)
+class CoupledSettings:
+    """What all holders of a run agree on.
+
+    Parameters
+    ----------
+    rules : mapping of factor to Rule
+        How the shared factors move, from `rules_for` all holders' relations; a holder's own factors need none.
+    prior : Prior
+    max_iter : int
+        Most sweeps.
+    tol : float
+        Stop when a sweep lowers the cost by less than this share of it; 0 makes all sweeps.
+    extrapolate : bool
+        Whether sweeps start ahead.
+    estimate_dispersion : bool
+        Whether every relation's dispersion is estimated, by its likelihood: twice its mean divergence.
+    """
+
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+    prior: Prior = FLAT
+    max_iter: int = 500
+    tol: float = 1e-6
+    extrapolate: bool = True
+    estimate_dispersion: bool = False
+
+
+class Holder:
+    """One holder's relations, and who uses which factor."""
+
+    def __init__(self, relations: Sequence[Relation], shared: Sequence[str]) -> None:
+        self.terms: list[Term] = [term_of(relation) for relation in relations]
+        self.dispersions = [relation.dispersion for relation in relations]
+        names = dict.fromkeys(name for relation in relations for name in relation.factors)
+        self.own = [name for name in names if name not in shared]
+        self.shared = list(shared)
+        self.uses = {
+            name: [
+                (index, relation.factors.index(name))
+                for index, relation in enumerate(relations)
+                if name in relation.factors
+            ]
+            for name in [*self.own, *self.shared]
+        }
+
+    def factors_of(self, index: int, factors: Factors) -> tuple[Floats, ...]:
+        """Return a relation's factors, in the order of its einsum."""
+        return in_order(self.terms[index].relation.factors, factors)
+
+    def said(self, name: str, factors: Factors, losses: list[float | None], rule: Rule) -> dict[str, Floats]:
+        """Return what all relations here say to one factor; note the losses of relations that nothing has moved yet."""
+        top, bottom = np.zeros(factors[name].shape), np.zeros(factors[name].shape)
+        gram: Floats | None = None
+        for index, place in self.uses[name]:
+            term, mine = self.terms[index], self.factors_of(index, factors)
+            found = term.statistics(place, mine, loss=losses[index] is None)
+            losses[index] = found.loss if losses[index] is None else losses[index]
+            weight = 1 / self.dispersions[index]
+            if rule.solve:
+                part = term.gram(place, mine)
+                assert part is not None
+                gram = part * weight if gram is None else gram + part * weight
+                top += weight * found.numerator
+            else:
+                # under Euclid, data below zero pull downwards
+                top += weight * np.maximum(found.numerator, 0)
+                bottom += weight * (found.denominator + np.maximum(-found.numerator, 0))
+        if not rule.solve:
+            return {"numerator": top, "denominator": bottom}
+        width = rule.solve.size(top.shape)[1]
+        return {"numerator": top, "gram": np.zeros((width, width)) if gram is None else gram}
+
+    def costs(self, losses: Sequence[float | None], *, estimated: bool) -> tuple[Floats, list[float]]:
+        """Return the cost with the dispersions in use and with the best ones, and the best ones."""
+        known = [float(loss) for loss in losses if loss is not None]
+        counts = [term.n_observed for term in self.terms]
+        best = list(self.dispersions)
+        if estimated:
+            best = [max(2 * loss / count, 1e-12) for loss, count in zip(known, counts, strict=True)]
+
+        def cost(dispersions: list[float]) -> float:
+            total = sum(loss / phi for loss, phi in zip(known, dispersions, strict=True))
+            if estimated:
+                total += sum(count / 2 * np.log(phi) for count, phi in zip(counts, dispersions, strict=True))
+            return float(total)
+
+        return np.array([cost(self.dispersions), cost(best)]), best
+
+
+def coupled_program(
+    relations: Sequence[Relation], start: Mapping[str, Floats], *, shared: Sequence[str] = (), settings: CoupledSettings
+) -> Program:
+    """One holder's view of the factorisation of all holders' relations.
+
+    Parameters
+    ----------
+    relations : sequence of Relation
+        This holder's.
+    start : mapping of factor to ndarray
+        Where to start; shared factors must start alike everywhere.
+    shared : sequence of str
+        The factors that holders share, in the same order everywhere. The others move first, in order of appearance.
+    settings : CoupledSettings
+
+    Returns
+    -------
+    Program
+        The outcome's public part has each shared factor as ``factor:<name>``, ``loss_curve`` (the cost at every sweep that was
+        kept) and ``loss``; the private part has ``factors`` and ``dispersions``.
+    """
+    holder = Holder(relations, shared)
+    rules = {**rules_for(relations, settings.prior), **settings.rules}
+    point: Factors = {name: np.array(start[name], dtype=np.float64) for name in [*holder.own, *holder.shared]}
+    base, best, lead, ahead = point, np.inf, Extrapolation(), False
+    curve: list[float] = []
+    for _ in range(settings.max_iter):
+        moved, cost, renewed = yield from _sweep(holder, point, rules, settings)
+        if not np.isfinite(cost[0]):
+            raise InvalidInputError("a finite cost", words("NaN or infinity"), "Scale the data, or change the start.")
+        if cost[0] > best:
+            if not ahead:  # a sweep without a lead fails by rounding only: there is nothing left to gain
+                break
+            point, ahead = base, False
+            lead.failed()
+            continue
+        gained, best = best - cost[0], cost[1]
+        curve.append(float(cost[0]))
+        holder.dispersions = renewed
+        point = _ahead(base, moved, lead.share, rules) if settings.extrapolate and len(curve) > 1 else moved
+        ahead, base = point is not moved, moved
+        if ahead:
+            lead.worked()
+        if gained <= settings.tol * abs(best) and settings.tol > 0:
+            break
+    losses = [term.loss(holder.factors_of(index, base)) for index, term in enumerate(holder.terms)]
+    costs, _ = holder.costs(losses, estimated=settings.estimate_dispersion)
+    total = yield Sum(loss=costs + _own_prior(holder, base, settings))
+    final = float(total.loss[0]) + sum(settings.prior.cost(base[name]) for name in holder.shared)
+    public = {f"factor:{name}": base[name] for name in holder.shared}
+    return Outcome(
+        public={**public, "loss_curve": np.array(curve), "loss": final},
+        private={"factors": base, "dispersions": holder.dispersions, "losses": losses},
+    )
+
+
+def _sweep(
+    holder: Holder, point: Factors, rules: Mapping[str, Rule], settings: CoupledSettings
+) -> Generator[Sum, Total, tuple[Factors, Floats, list[float]]]:
+    """Move every factor once. Return the factors, the costs at the start of the sweep, and dispersions that fit them."""
+    factors = dict(point)
+    losses: list[float | None] = [None] * len(holder.terms)
+    for name in holder.own:
+        found = holder.said(name, factors, losses, rules[name])
+        factors[name] = _moved(factors[name], found, rules[name], settings.prior)
+    total: Total | None = None
+    renewed = holder.dispersions
+    for name in holder.shared:
+        found = holder.said(name, factors, losses, rules[name])
+        if name == holder.shared[-1]:
+            costs, renewed = holder.costs(losses, estimated=settings.estimate_dispersion)
+            found["loss"] = costs + _own_prior(holder, point, settings)
+        total = yield Sum(**found)  # type: ignore[arg-type]
+        factors[name] = _moved(factors[name], dict(total), rules[name], settings.prior)
+    if total is None:
+        costs, renewed = holder.costs(losses, estimated=settings.estimate_dispersion)
+        total = yield Sum(loss=costs + _own_prior(holder, point, settings))
+    return factors, total.loss + sum(settings.prior.cost(point[name]) for name in holder.shared), renewed
+
+
+def _moved(factor: Floats, found: Mapping[str, Floats], rule: Rule, prior: Prior) -> Floats:
+    if not rule.solve:
+        return multiplied(factor, found["numerator"], found["denominator"], prior, rule.exponent)
+    return solved(rule.solve, factor, found["numerator"], found["gram"], prior)
+
+
+def _own_prior(holder: Holder, factors: Factors, settings: CoupledSettings) -> float:
+    return sum(settings.prior.cost(factors[name]) for name in holder.own)
+
+
+def _ahead(base: Factors, moved: Factors, share: float, rules: Mapping[str, Rule]) -> Factors:
+    """Go on in the way that the factors moved: by differences where they are solved, by quotients where they are multiplied."""
+    ahead = {}
+    for name, factor in moved.items():
+        if rules[name].solve:
+            ahead[name] = np.maximum(factor + share * (factor - base[name]), 0)
+        else:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                change = factor / base[name]
+            change = np.where(np.isfinite(change), np.clip(change, 0.1, 10), 1.0)
+            ahead[name] = factor * change**share
+    return ahead

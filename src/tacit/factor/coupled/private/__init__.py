@@ -1,0 +1,5 @@
+"""Coupled factorisation with differential privacy.
+
+Read `user_moments.py` first (the unit is an entity with all its cells), then `cell_moments.py` (the unit is one cell);
+`dp_sgld.py` is the alternative by noisy gradients.
+"""

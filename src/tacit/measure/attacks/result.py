@@ -1,0 +1,157 @@
+"""What an attack found, beside what could be had without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import InvalidInputError, Undisclosed, words
+
+# Half the width of a 95% interval in standard errors.
+_Z = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an attacker recovers from a release, and what one recovers who has not seen it.
+
+    Parameters
+    ----------
+    attack : str
+        The attack.
+    measure : str
+        What is counted, in words.
+    recovered : float
+        With the release.
+    baseline : float
+        Without it.
+    interval : tuple of float
+        A 95% interval of what is recovered. Where the baseline is measured on the same rows, its error is counted here.
+    n_targets : int
+        The number of rows that were attacked.
+    """
+
+    attack: str
+    measure: str
+    recovered: float
+    baseline: float
+    interval: tuple[float, float]
+    n_targets: int
+
+    @property
+    def leaks(self) -> bool:
+        """Whether more is recovered than without the release, beyond what chance explains."""
+        return self.interval[0] > self.baseline
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain values, without tables."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        plain = {
+            name: value.to_dict() if isinstance(value, Finding) else value
+            for name, value in found.items()
+            if not isinstance(value, np.ndarray)
+        }
+        return {**plain, "interval": list(self.interval), "leaks": self.leaks}
+
+    def __str__(self) -> str:
+        verdict = "more than" if self.leaks else "no more than"
+        low, high = self.interval
+        return (
+            f"{self.attack}: {self.measure} {self.recovered:.4g} (95% interval {low:.4g} to {high:.4g}), {verdict} the "
+            f"{self.baseline:.4g} without the release"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reconstruction(Undisclosed, Finding):
+    """A finding about values: the share of the original's variance that an estimate explains.
+
+    Parameters
+    ----------
+    as_released : float
+        The same share for the released values themselves, taken as they are; an attack that adds to it has undone some of
+        the distortion.
+    estimate : ndarray of shape (n_targets, n_columns)
+        The attacker's table.
+    """
+
+    as_released: float = 0.0
+    estimate: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+
+
+def reconstruction(
+    attack: str,
+    original: NDArray[np.float64],
+    released: NDArray[np.float64],
+    estimate: NDArray[np.float64],
+    guess: NDArray[np.float64] | None = None,
+) -> Reconstruction:
+    r"""Return how much of the variance of the original an estimate explains, columns of all units counted alike.
+
+    .. math::
+        1 - \frac{1}{m} \sum_j \frac{\sum_i (a_{ij} - \hat a_{ij})^2}{\sum_i (a_{ij} - \bar a_j)^2}
+
+    1 for the original itself, 0 for its means. `guess` is what an attacker without the release would say of every row;
+    the means if not given. The interval is that of a mean of ratios, by their linear terms. Columns that are constant
+    among these rows have no variance to recover, and are left out.
+    """
+    varied = np.ptp(original, axis=0) > 0
+    if not varied.any():
+        raise InvalidInputError(
+            "a column that varies among the rows to attack",
+            words(f"none among {len(original)} rows"),
+            "There is no variance to recover: attack more rows.",
+        )
+    whole = estimate
+    original, released, estimate = original[:, varied], released[:, varied], estimate[:, varied]
+    guess = None if guess is None else guess[varied]
+    centred = np.square(original - original.mean(axis=0))
+    size = centred.sum(axis=0)
+    errors = np.square(original - estimate)
+    ratios = errors.sum(axis=0) / size
+    recovered = 1 - float(ratios.mean())
+    # Each row's part in the ratios, to first order.
+    parts = ((errors - ratios * centred) / size).mean(axis=1)
+    low, high = normal_interval(recovered, float(np.sqrt(np.square(parts).sum())))
+    return Reconstruction(
+        attack=attack,
+        measure="share of the variance recovered",
+        recovered=recovered,
+        baseline=0.0 if guess is None else 1 - _mean_ratio(original, guess, size),
+        interval=(low, high),
+        n_targets=len(original),
+        as_released=1 - _mean_ratio(original, released, size),
+        estimate=whole,
+    )
+
+
+def normal_interval(value: float, error: float) -> tuple[float, float]:
+    """Return the 95% interval of a mean with this standard error."""
+    return value - _Z * error, value + _Z * error
+
+
+def share_interval(hits: float, count: int) -> tuple[float, float]:
+    """Return the exact 95% interval of a share, by Clopper and Pearson (1934).
+
+    Where chance alone expects about one hit, as in record linkage, approximate intervals call too many of them a leak.
+    Hits may be a sum of probabilities: they are then rounded away from the middle of the interval.
+
+    Examples
+    --------
+    >>> low, high = share_interval(0, 10)
+    >>> round(low, 4), round(high, 4)
+    (0.0, 0.3085)
+    """
+    from scipy.stats import beta
+
+    fewest, most = np.floor(hits + 1e-9), np.ceil(hits - 1e-9)
+    low = 0.0 if fewest == 0 else float(beta.ppf(0.025, fewest, count - fewest + 1))
+    high = 1.0 if most == count else float(beta.ppf(0.975, most + 1, count - most))
+    return low, high
+
+
+def _mean_ratio(original: NDArray[np.float64], estimate: NDArray[np.float64], size: NDArray[np.float64]) -> float:
+    return float(np.mean(np.square(original - estimate).sum(axis=0) / size))

@@ -1,0 +1,1 @@
+"""Methods that change a table, one per file. None has a formal guarantee."""

@@ -1,0 +1,228 @@
+"""Correlation-aware perturbation (CAP): columns that correlate with the label move towards class means, the others get noise."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from tacit.errors import InvalidInputError, parameter, words
+from tacit.estimators.base import public
+from tacit.perturb.base import Rows, TablePerturbation
+from tacit.perturb.columns import fill_missing
+from tacit.perturb.target import Range
+from tacit.validation import check_choice, check_count, check_non_negative, check_positive
+
+FORMS = ("class", "leaf")
+MOST_PERCENT = 2.0
+
+
+def label_codes(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """Return the class of each row as a number, and the classes in order.
+
+    Parameters
+    ----------
+    y : array_like of shape (n_rows,)
+    n_rows : int
+    classes : sequence, optional
+        All classes in their order; sorted if not given.
+    """
+    if y is None:
+        raise InvalidInputError("one label per row", words("none"), "Call fit(X, y): this method uses the classes.")
+    labels = np.asarray(y)
+    if labels.shape != (n_rows,):
+        raise InvalidInputError(
+            "one label per row",
+            words(f"labels in {labels.ndim} dimensions" if labels.ndim != 1 else "more or fewer labels than rows"),
+            "Give the labels in the order of the rows.",
+        )
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise InvalidInputError("a label for every row", words("missing ones"), "Drop the rows without a label.")
+    found, codes = np.unique(labels, return_inverse=True)
+    if classes is not None:
+        order = {value: place for place, value in enumerate(np.asarray(classes).tolist())}
+        if any(value not in order for value in found.tolist()):
+            raise InvalidInputError(
+                "labels among the classes given", words("other labels"), "Name all classes in `classes`, in order."
+            )
+        codes, found = np.array([order[value] for value in found.tolist()])[codes], np.asarray(classes)
+    if len(np.unique(codes)) < 2:
+        raise InvalidInputError("at least two classes", words("one"), "Give labels of two or more classes.")
+    return codes.astype(np.intp), found
+
+
+def label_correlations(rows: NDArray[np.float64], codes: NDArray[np.intp], *, ordered: bool) -> NDArray[np.float64]:
+    """Return each column's largest absolute correlation with the label.
+
+    Two classes, or ordered ones, are correlated as numbers. Others are compared two at a time, as 0 and 1, and the largest
+    counts (Thapa 2013, section 5.8).
+    """
+    present = np.unique(codes)
+    if ordered or len(present) == 2:
+        return _correlations(rows, codes.astype(np.float64))
+    found = np.zeros(rows.shape[1])
+    for first, second in combinations(present, 2):
+        both = (codes == first) | (codes == second)
+        found = np.maximum(found, _correlations(rows[both], (codes[both] == second).astype(np.float64)))
+    return found
+
+
+def _correlations(rows: NDArray[np.float64], label: NDArray[np.float64]) -> NDArray[np.float64]:
+    away, label = rows - rows.mean(axis=0), label - label.mean()
+    size = np.linalg.norm(away, axis=0) * np.linalg.norm(label)
+    together = np.abs(label @ away)
+    # a column that is constant among these rows tells nothing about them
+    found: NDArray[np.float64] = np.divide(
+        together, size, out=np.zeros_like(together), where=size > 1e-12 * np.abs(rows).max(initial=1.0)
+    )
+    return found
+
+
+class CorrelationAware(TablePerturbation):
+    r"""Change values so that what linear classifiers use of them is kept.
+
+    In a column whose correlation with the label is above :math:`\eta`, a value of class c becomes
+
+    .. math:: \tilde a_{ij} = a_{ij} + p\, u_{ij} (\mu_{cj} - a_{ij}), \qquad u_{ij} \sim U[0, 1],
+
+    which moves it towards its class mean; in every other column it gets noise :math:`p\, r_j (u_{ij} - 1/2)` with the column's
+    range :math:`r_j`. For trees, ``form="leaf"`` takes the means of the leaves of a decision tree in place of those of classes.
+
+    Parameters
+    ----------
+    percent : float in (0, 2], optional
+        The share p. Up to 2 no value leaves the span of its class around the mean.
+    eta : float, default=0.1
+        The least absolute correlation of a column that goes with the label.
+    form : {"class", "leaf"}, default="class"
+    leaf_rows : int, default=10
+        Fewest rows of a leaf.
+    ordered : bool, default=False
+        Whether the classes have an order. Those that have none are compared two at a time.
+    classes : sequence, optional
+        All classes, in order; sorted if not given.
+    level : float, optional
+        Another name of `percent`.
+    target_distortion : float, optional
+        In their place: the value difference to reach.
+    columns, unchanged, missing, random_state
+        As in `AdditiveNoise`.
+    scale : {"range", "unit", "standard", "none"}, default="none"
+        As in `AdditiveNoise`; it makes no difference here, up to rounding.
+
+    Attributes
+    ----------
+    level_, distortion_, n_imputed_, guarantee_
+        As in `AdditiveNoise`.
+    correlations_ : ndarray of shape (n_columns,)
+        Absolute correlation of each column with the label.
+    predictors_ : ndarray of bool
+        Which of them are above `eta`.
+
+    Notes
+    -----
+    `fit_transform` knows the labels of the rows it is given. `transform` does not: it moves a row towards the class means
+    weighted by how likely each class is for it (Gaussian naive Bayes on the fitted table), or towards its leaf's mean. The thesis
+    perturbs test rows by their true labels, which tells a classifier the answer: `transform_with_labels` does that, to
+    reproduce it.
+
+    Privacy
+    -------
+    None is proven.
+
+    References
+    ----------
+    Thapa 2013, chapter 5 and section 6.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.perturb import CorrelationAware
+    >>> generator = np.random.default_rng(0)
+    >>> y = generator.integers(2, size=300)
+    >>> table = np.column_stack([y + generator.normal(size=300), generator.normal(size=300)])
+    >>> released = CorrelationAware(0.8, eta=0.3, random_state=0).fit_transform(table, y)
+    >>> bool(np.corrcoef(released[:, 0], y)[0, 1] > np.corrcoef(table[:, 0], y)[0, 1])
+    True
+    """
+
+    _level_name = "percent"
+    _noisy = True
+
+    percent: float | None = public(default=None, kw_only=False)
+    eta: float = public(default=0.1)
+    form: str = public(default="class")
+    leaf_rows: int = public(default=10)
+    ordered: bool = public(default=False)
+    classes: Any = public(default=None)
+    scale: str = public(default="none")
+
+    def transform_with_labels(self, X: Any, y: Any) -> Any:
+        """Return the release of other rows by their *true labels*, as in the thesis.
+
+        A classifier tested on it does better than on rows whose labels nobody knows: use it to reproduce figures only.
+        """
+        check_is_fitted(self)
+        chosen = self._read(X, reset=False)
+        values, _, self.n_imputed_ = fill_missing(chosen.values, self.missing, chosen.names, self._fills)
+        rows = self._scaling.down(values)
+        codes, _ = label_codes(y, len(rows), self._classes)
+        return chosen.rebuilt(self._scaling.up(self._moved(rows, self._targets(rows, codes), self.level_)))
+
+    def _learn(self, rows: Rows, y: Any) -> None:
+        check_choice(self.form, "form", FORMS)
+        eta = check_non_negative(self.eta, "eta")
+        codes, self._classes = label_codes(y, len(rows), self.classes)
+        self.correlations_ = label_correlations(rows, codes, ordered=bool(self.ordered))
+        self.predictors_ = self.correlations_ > eta
+        self._range = np.ptp(rows, axis=0)
+        if self.form == "leaf":
+            from sklearn.tree import DecisionTreeClassifier
+
+            leaf_rows = check_count(self.leaf_rows, "leaf_rows")
+            self._tree = DecisionTreeClassifier(min_samples_leaf=leaf_rows, random_state=int(self._seed % 2**31))
+            regions = self._tree.fit(rows, codes).apply(rows)
+        else:
+            from sklearn.naive_bayes import GaussianNB
+
+            self._bayes = GaussianNB().fit(rows, codes)
+            regions = codes
+        self._means = np.full((int(regions.max()) + 1, rows.shape[1]), np.nan)
+        for region in np.unique(regions):
+            self._means[region] = rows[regions == region].mean(axis=0)
+        self._fitted_targets = self._targets(rows, codes)
+
+    def _settings(self, rows: Rows) -> Range:
+        return Range(0.0, MOST_PERCENT)
+
+    def _check_level(self, value: Any) -> float:
+        percent = check_positive(value, "percent")
+        if percent > MOST_PERCENT:
+            raise InvalidInputError(
+                "percent in (0, 2]", parameter(value), "1 is 100%; beyond 2, values would leave their class."
+            )
+        return percent
+
+    def _change(self, rows: Rows, level: float) -> Rows:
+        return self._moved(rows, self._fitted_targets, level)
+
+    def _change_new(self, rows: Rows) -> Rows:
+        if self.form == "leaf":
+            return self._moved(rows, self._targets(rows, None), self.level_)
+        likely = self._bayes.predict_proba(rows) @ self._means[self._bayes.classes_]
+        return self._moved(rows, likely, self.level_)
+
+    def _targets(self, rows: Rows, codes: NDArray[np.intp] | None) -> Rows:
+        regions = self._tree.apply(rows) if self.form == "leaf" else codes
+        found: Rows = self._means[regions]
+        return found
+
+    def _moved(self, rows: Rows, targets: Rows, percent: float) -> Rows:
+        uniform = self._generator(rows).random(rows.shape)
+        towards = uniform * (targets - rows)
+        noise = (uniform - 0.5) * self._range
+        changed: Rows = rows + percent * np.where(self.predictors_, towards, noise)
+        return changed

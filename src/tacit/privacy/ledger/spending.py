@@ -1,0 +1,86 @@
+"""Where a run is charged: an account of a ledger, and the charge that one run owns."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import InvalidInputError, words
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.book import Charge
+
+
+@dataclass(frozen=True)
+class Spending:
+    """A data set's account, to charge runs to. It has no state: every charge is a value of its own.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    dataset : str
+        The account's name.
+    purpose : str
+        What the run is for, in a few words.
+    """
+
+    ledger: Ledger
+    dataset: str
+    purpose: str
+
+    @classmethod
+    def on(cls, ledger: Ledger, dataset: Any, purpose: str) -> Spending:
+        """Name the account by `dataset` if it is a name, otherwise by the fingerprint of the data."""
+        from tacit.privacy.fingerprint import fingerprint
+
+        return cls(ledger, dataset if isinstance(dataset, str) else fingerprint(dataset), purpose)
+
+    def charge(self, guarantee: Guarantee) -> OpenCharge:
+        """Charge `guarantee`; raises before anything is released if the account cannot afford it."""
+        return OpenCharge(self.ledger, self.ledger.charge(self.dataset, guarantee, self.purpose))
+
+
+@dataclass(frozen=True)
+class OpenCharge:
+    """A charge in a ledger, owned by the run that was charged."""
+
+    ledger: Ledger
+    charge: Charge
+
+    def settle(self, guarantee: Guarantee) -> None:
+        """Correct the charge to what was really released; it can be done once."""
+        self.ledger.settle(self.charge, guarantee)
+
+
+def open_ledger(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
+    """Return the ledger, or open the existing one at this path."""
+    return ledger if isinstance(ledger, Ledger) else Ledger(ledger, create=False)
+
+
+def check_chargeable(ledger: Any, epsilon: Any, insecure_seed: Any, *, unprotected: bool = False) -> None:
+    """Refuse a fit without a guarantee where a ledger is attached, which could not account for it."""
+    if ledger is None:
+        return
+    listed = epsilon.values() if isinstance(epsilon, Mapping) else np.atleast_1d(np.asarray(epsilon, dtype=object))
+    infinite = any(isinstance(one, numbers.Real) and math.isinf(one) for one in listed)
+    for applies, what, instead in (
+        (infinite, "epsilon=inf, which adds no noise", "Give a finite epsilon"),
+        (unprotected, 'method="published", which has no guarantee', "Choose another method"),
+        (
+            insecure_seed is not None,
+            "insecure_seed, with which anyone can subtract the noise",
+            "Leave out insecure_seed",
+        ),
+    ):
+        if applies:
+            raise InvalidInputError(
+                "a fit that a ledger can account for",
+                words(what),
+                f"{instead}, or leave out the ledger: the account would not show what such a fit gives away.",
+            )
