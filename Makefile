@@ -14,6 +14,10 @@ $(VENV)/.installed-test: pyproject.toml $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,neural]"
 	touch $@
 
+$(VENV)/.installed-bench: pyproject.toml $(VENV)/.installed-test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
+	touch $@
+
 demo: $(VENV)/.installed
 	$(BIN)/tacit demo --overwrite
 
@@ -25,8 +29,9 @@ check: $(VENV)/.installed-test
 test: check
 	$(BIN)/pytest -n 2 --dist worksteal
 
-bench: $(VENV)/.installed-test
-	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+# All parts of all benchmarks, beside their peers: hours. `make bench BENCH=--quick` only shows that they run.
+bench: $(VENV)/.installed-bench
+	for script in benchmarks/bench_*.py; do echo "=== $$script"; $(BIN)/python $$script $(BENCH) || exit 1; done
 
 clean:
 	rm -rf $(VENV) tacit-demo .mypy_cache .ruff_cache .pytest_cache

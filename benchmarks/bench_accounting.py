@@ -1,8 +1,12 @@
-"""Noise for a target: tacit's accountant, looser ones, and the published formulas; and how long calibrating takes."""
+"""Noise for a target: tacit's accountant, looser accountants and the published formulas; and the time to calibrate."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import Any
+
+from harness import Part, main
 
 from tacit.privacy import gaussian_noise_multiplier
 from tacit.privacy.published import compare_published
@@ -14,9 +18,9 @@ TARGETS = [
 ]
 
 
-def main() -> None:
+def noise(targets: Sequence[dict[str, Any]] = TARGETS) -> None:
     gaussian_noise_multiplier(1.0, 1e-5, steps=2, sampling_rate=0.5)  # imports dp-accounting, which takes seconds
-    for target in TARGETS:
+    for target in targets:
         print(", ".join(f"{name} {value:g}" for name, value in target.items()))
         start = time.perf_counter()
         settings = {name: value for name, value in target.items() if name not in ("epsilon", "delta")}
@@ -32,5 +36,7 @@ def main() -> None:
         print(f"  calibrating took {taken:.2f} s\n")
 
 
+PARTS = {"noise": Part(noise, quick={"targets": TARGETS[2:]})}
+
 if __name__ == "__main__":
-    main()
+    main(__doc__, PARTS)

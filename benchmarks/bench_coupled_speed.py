@@ -1,37 +1,28 @@
 """Time to the error that TensorLy and pyttb reach, in the same run, and memory as what is stored grows.
 
-Each part is a function; ``python bench_coupled_speed.py dense sparse memory`` runs some alone. TensorLy and pyttb are
-not needed to use tacit: install them to run `dense` and `sparse`. Compilation is excluded.
+TensorLy and pyttb are not needed to use tacit: install them to run `dense` and `sparse`. Compilation is excluded.
 """
 
 from __future__ import annotations
 
-import importlib
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from bench_coupled import CP, lastfm_triples
+from harness import Part, main, peer
 
 from tacit import CoupledFactorization, Relation
 from tacit.channel import Clear, run
 from tacit.factor.coupled.plain.program import CoupledSettings, coupled_program
 from tacit.factor.coupled.plain.terms import ZerosTerm
-
-
-def peer(name: str) -> Any:
-    """Import a package that only benchmarks need, or say so."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        print(f"skipped: this part needs {name} (pip install {name})")
-        return None
 
 
 def sweeps_to(
@@ -51,14 +42,12 @@ def sweeps_to(
     return time.perf_counter() - begin, count, float(outcome.public["loss"])
 
 
-def dense(rank: int = 10) -> None:
-    tensorly = peer("tensorly")
-    if tensorly is None:
-        return
+def dense(rank: int = 10, size: int = 200, iterations: int = 50, sweeps: int = 300) -> None:
+    peer("tensorly")
     from tensorly.decomposition import coupled_matrix_tensor_3d_factorization
 
     rng = np.random.default_rng(0)
-    a, b, c, v = (rng.random((size, rank)) for size in (200, 200, 200, 300))
+    a, b, c, v = (rng.random((length, rank)) for length in (size, size, size, 300))
     x = np.einsum("ir,jr,kr->ijk", a, b, c)
     y = a @ v.T
     x += 0.1 * x.std() * rng.standard_normal(x.shape)
@@ -66,25 +55,25 @@ def dense(rank: int = 10) -> None:
     begin = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _, _, errors = coupled_matrix_tensor_3d_factorization(x, y, rank, n_iter_max=50)
+        _, _, errors = coupled_matrix_tensor_3d_factorization(x, y, rank, n_iter_max=iterations)
     theirs, target = time.perf_counter() - begin, float(errors[-1]) / 2
     relations = [
         Relation(x, CP, ("a", "b", "c"), divergence="euclid", name="x"),
         Relation(y, "ir,mr->im", ("a", "v"), divergence="euclid", name="y"),
     ]
-    start = {name: rng.random((size, rank)) for name, size in (("a", 200), ("b", 200), ("c", 200), ("v", 300))}
-    ours, sweeps, cost = sweeps_to(relations, start, ("a",), target * (1 + 1e-4), 300)
-    print("Dense 200^3 with 200 x 300, rank 10, to the error of TensorLy's coupled_matrix_tensor_3d_factorization")
+    start = {name: rng.random((length, rank)) for name, length in (("a", size), ("b", size), ("c", size), ("v", 300))}
+    ours, sweeps, cost = sweeps_to(relations, start, ("a",), target * (1 + 1e-4), sweeps)
+    print(
+        f"Dense {size}^3 with {size} x 300, rank {rank}, to the error of TensorLy's coupled_matrix_tensor_3d_factorization"
+    )
     print(
         f"  TensorLy {theirs:.2f} s ({len(errors)} iterations, {target:.6g}); tacit {ours:.2f} s ({sweeps} sweeps, {cost:.6g})"
     )
     print(f"  ratio {theirs / ours:.1f}", flush=True)
 
 
-def sparse(rank: int = 10, iterations: int = 3) -> None:
+def sparse(rank: int = 10, iterations: int = 3, sweeps: int = 60) -> None:
     pyttb = peer("pyttb")
-    if pyttb is None:
-        return
     triples, _, sizes = lastfm_triples()
     shape = tuple(sizes.values())
     rng = np.random.default_rng(0)
@@ -100,9 +89,9 @@ def sparse(rank: int = 10, iterations: int = 3) -> None:
     factors = [factor.copy() for factor in found.factor_matrices]
     factors[0] = factors[0] * found.weights
     target = ZerosTerm(relation).loss(tuple(factors))
-    ours, sweeps, cost = sweeps_to([relation], start, (), target, 60)
+    ours, sweeps, cost = sweeps_to([relation], start, (), target, sweeps)
     print(
-        f"Last.fm triples ({len(triples)}), KL CP, rank 10, to the likelihood of pyttb's cp_apr after {iterations} iterations"
+        f"Last.fm triples ({len(triples)}), KL CP, rank {rank}, to the likelihood of pyttb's cp_apr after {iterations} iterations"
     )
     print(
         f"  pyttb {theirs:.1f} s ({target:.7g}); tacit {ours:.2f} s ({sweeps} sweeps, {cost:.7g}); ratio {theirs / ours:.1f}",
@@ -110,13 +99,13 @@ def sparse(rank: int = 10, iterations: int = 3) -> None:
     )
 
 
-def memory() -> None:
+def memory(sizes: Sequence[float] = (0.2, 2.0, 20.0)) -> None:
     print(
         "Memory of a sparse KL CP fit of rank 10, 3 sweeps, 20,000 x 50,000 x 10,000: growth of a fresh process's peak"
     )
     rng, shape = np.random.default_rng(0), (20_000, 50_000, 10_000)
     with tempfile.TemporaryDirectory() as folder:
-        for millions in (0.2, 2.0, 20.0):
+        for millions in sizes:
             places = np.unique(rng.integers(0, 10**13, int(millions * 1e6)))
             cells = np.stack(np.unravel_index(places, shape), axis=1).astype(np.int32)
             np.savez(Path(folder) / "cells.npz", cells=cells, values=rng.poisson(1.0, len(cells)) + 1.0, shape=shape)
@@ -138,14 +127,11 @@ def child(path: str) -> None:
     print(f"{taken}, {grown / len(cells):.0f} bytes an entry beyond the input's {cells.itemsize * 3 + 8}")
 
 
-def main() -> None:
-    if sys.argv[1:2] == ["child"]:
-        child(sys.argv[2])
-        return
-    parts = {"dense": dense, "sparse": sparse, "memory": memory}
-    for name in sys.argv[1:] or parts:
-        parts[name]()
-
+PARTS = {
+    "dense": Part(dense, quick={"size": 20, "iterations": 2, "sweeps": 3}),
+    "sparse": Part(sparse, quick={"rank": 2, "iterations": 1, "sweeps": 2}),
+    "memory": Part(memory, quick={"sizes": (0.02,)}),
+}
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, PARTS, children={"child": child})

@@ -1,10 +1,10 @@
 """Private networks: accuracy against epsilon beside the thesis, beside Opacus, and what each setting does.
 
-    python benchmarks/bench_neural.py accuracy   # MNIST and digits at epsilon 10, 1, 0.5: the table of docs/neural.md
-    python benchmarks/bench_neural.py opacus     # the same network, batch and noise; seconds a step
-    python benchmarks/bench_neural.py sweep      # writes neural_sweep.png: width, epochs, clipping, batch, layers
-    python benchmarks/bench_neural.py dropout    # epsilon against the dropout rate
-    python benchmarks/bench_neural.py thesis     # printed noise, what the formulas give, what both cost
+    accuracy   MNIST and digits at epsilon 10, 1, 0.5: the table of docs/neural.md
+    opacus     the same network, batch and noise; seconds per step
+    sweep      writes neural_sweep.png: width, epochs, clipping, batch, layers
+    dropout    epsilon against the dropout rate
+    thesis     printed noise, what the formulas give, what both cost
 
 The settings are the estimator's defaults. They were fixed on the first 50,000 training images of MNIST with the last 10,000
 to look at; the test images were not used. Choosing them so is not part of any guarantee here. Digits are split as in the
@@ -13,17 +13,14 @@ thesis, 1,439 to learn from. Times are the best of several rounds; compare ratio
 
 from __future__ import annotations
 
-import argparse
-import functools
 import math
 import time
-import warnings
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from harness import Part, Quoted, main, peer
 from real_data import data_folder
 from sklearn.datasets import load_digits
 
@@ -36,21 +33,25 @@ from tacit.privacy.noise import discrete_gaussian
 Data = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 EPSILONS = (10.0, 1.0, 0.5)
 DELTA = 1e-4
-THESIS = {
-    "MNIST": {10.0: 0.9718, 1.0: 0.9470, 0.5: 0.9205, math.inf: 0.9820},
-    "digits": {10.0: 0.9518, 1.0: 0.9367, 0.5: 0.9125, math.inf: 0.9550},
-}
-"""Table 8.1 and section 8.1, DPD-zCDP: by an accounting that does not hold."""
+THESIS = Quoted(
+    "Table 8.1 and section 8.1 of Ermis (2020), DPD-zCDP: by an accounting that does not hold",
+    {
+        "MNIST": {10.0: 0.9718, 1.0: 0.9470, 0.5: 0.9205, math.inf: 0.9820},
+        "digits": {10.0: 0.9518, 1.0: 0.9367, 0.5: 0.9125, math.inf: 0.9550},
+    },
+)
 FITS = 8
 """At equal noise: accuracies of single fits are 4 points apart."""
 IMAGES: dict[str, Any] = {"hidden": (), "features": "scattering"}
 PIXELS: dict[str, Any] = {"hidden": (200,)}
 
 
-def mnist() -> Data:
+def mnist(images: int | None = None) -> Data:
+    """Return the training and test images, or the first so many of each."""
     folder = data_folder() / "mnist"
     with np.load(folder / "mnist_train_60000.npz") as train, np.load(folder / "mnist_test_10000.npz") as test:
-        return train["x"] / 255.0, train["y"], test["x"] / 255.0, test["y"]
+        first = slice(images)
+        return train["x"][first] / 255.0, train["y"][first], test["x"][first] / 255.0, test["y"][first]
 
 
 def digits() -> Data:
@@ -88,7 +89,7 @@ def figures(model: PrivateBayesianClassifier, data: Data) -> tuple[float, ...]:
 
 def table(name: str, data: Data, kinds: dict[str, dict[str, Any]], repeats: int, epsilons: tuple[float, ...]) -> None:
     print(f"{name}, delta {DELTA:g}; mean of {repeats} fits")
-    names = f"{'fit':<28} {'epsilon':>8} {'accuracy':>9} {'spread':>7} {'thesis':>7}"
+    names = f"{'fit':<28} {'epsilon':>8} {'accuracy':>9} {'spread':>7} {'thesis*':>7}"
     print(f"{names} {'ECE':>7} {'a sample':>8} {'the last':>8} {'seconds':>8}")
     for kind, settings in kinds.items():
         for epsilon in epsilons:
@@ -100,22 +101,22 @@ def table(name: str, data: Data, kinds: dict[str, dict[str, Any]], repeats: int,
             print(f"{row} {error:>7.4f} {single:>8.4f} {last:>8.4f} {seconds:>8.1f}", flush=True)
 
 
-def accuracy(repeats: int) -> None:
+def accuracy(repeats: int = 3, epsilons: tuple[float, ...] = EPSILONS, images: int | None = None) -> None:
     remember_scattering()
     few: dict[str, Any] = {"hidden": (), "sampling_rate": 0.2}
     kinds = {f"{method}, linear": {**few, "method": method} for method in ("dropout", "sgld", "dp-sgd")}
     kinds["dropout, 50 hidden"] = {**few, "hidden": (50,)}
-    table("digits", digits(), kinds, repeats, EPSILONS)
+    table("digits", digits(), kinds, repeats, epsilons)
     wide = {**few, "hidden": (500,), "epochs": 20.0}
     table("digits", digits(), {"no privacy, 500 hidden": wide}, repeats, (math.inf,))
-    data = mnist()
-    table("MNIST", data, {"dropout, scattering, linear": IMAGES}, repeats, EPSILONS)
+    data = mnist(images)
+    table("MNIST", data, {"dropout, scattering, linear": IMAGES}, repeats, epsilons)
     table("MNIST", data, {"no privacy, scattering": {**IMAGES, "epochs": 20.0}}, 1, (math.inf,))
     pixels = {"hidden": (300,), "epochs": 30.0, "sampling_rate": 0.01}
     table("MNIST", data, {"no privacy, 300 hidden": pixels}, 1, (math.inf,))
-    table("MNIST", data, {"dp-sgd, scattering, linear": {**IMAGES, "method": "dp-sgd"}}, 1, EPSILONS)
-    table("MNIST", data, {"sgld, scattering, linear": {**IMAGES, "method": "sgld"}}, 1, EPSILONS)
-    table("MNIST", data, {"dropout, pixels, 200 hidden": PIXELS}, 1, EPSILONS)
+    table("MNIST", data, {"dp-sgd, scattering, linear": {**IMAGES, "method": "dp-sgd"}}, 1, epsilons)
+    table("MNIST", data, {"sgld, scattering, linear": {**IMAGES, "method": "sgld"}}, 1, epsilons)
+    table("MNIST", data, {"dropout, pixels, 200 hidden": PIXELS}, 1, epsilons)
 
 
 def best(action: Callable[[], object], rounds: int = 7) -> tuple[float, float]:
@@ -130,13 +131,19 @@ def best(action: Callable[[], object], rounds: int = 7) -> tuple[float, float]:
     return min(walls), min(computed)
 
 
-def opacus(threads: int) -> None:
+def opacus(
+    threads: int = torch.get_num_threads(),
+    batches: Sequence[int] = (600, 3000),
+    fits: int = FITS,
+    images: int | None = None,
+) -> None:
     """A step of 784-1000-10, as in the thesis; then accuracy of a smaller one at the same noise."""
+    peer("opacus")
     torch.set_num_threads(threads)
-    data = mnist()
-    for batch in (600, 3000):
+    data = mnist(images)
+    for batch in batches:
         _compare_steps(data[0][:batch] * 2 - 1, data[1][:batch].astype(np.int64), threads)
-    _same_noise(data)
+    _same_noise(data, fits)
 
 
 def _compare_steps(rows: np.ndarray, labels: np.ndarray, threads: int) -> None:
@@ -189,18 +196,18 @@ def _opacus_step(mode: str, rows: np.ndarray, labels: np.ndarray, hidden: tuple[
     return step
 
 
-def _same_noise(data: Data, epochs: int = 2, rate: float = 0.02, hidden: int = 64) -> None:
+def _same_noise(data: Data, fits: int, epochs: int = 2, rate: float = 0.02, hidden: int = 64) -> None:
     """Plain steps on pixels, in both, with the same start, batch size, clipping and noise."""
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
 
     epsilon, steps = 2.0, round(epochs / rate)
     settings = {"hidden": (hidden,), "method": "dp-sgd", "momentum": 0.0, "epochs": epochs, "sampling_rate": rate}
-    ours = [figures(fit(data, epsilon, step_size=4.0, **settings), data)[0] for _ in range(FITS)]
+    ours = [figures(fit(data, epsilon, step_size=4.0, **settings), data)[0] for _ in range(fits)]
     noise = gaussian_noise_multiplier(epsilon, DELTA, steps=steps, sampling_rate=rate)
     x, y = torch.from_numpy(data[0] * 2 - 1).float(), torch.from_numpy(data[1].astype(np.int64))
     theirs = []
-    for seed in range(FITS):
+    for seed in range(fits):
         generator = torch.Generator().manual_seed(seed)
         network = GradSampleModule(perceptron(784, (hidden,), 10, 0).float())
         sgd = torch.optim.SGD(network.parameters(), lr=4.0)
@@ -216,13 +223,13 @@ def _same_noise(data: Data, epochs: int = 2, rate: float = 0.02, hidden: int = 6
             scores = network(torch.from_numpy(data[2] * 2 - 1).float())
         theirs.append(float((scores.argmax(dim=1).numpy() == data[3]).mean()))
     print(
-        f"784-{hidden}-10 on MNIST, epsilon {epsilon:g}, {steps} steps of about {rate * len(x):.0f}, accuracy of {FITS} fits each"
+        f"784-{hidden}-10 on MNIST, epsilon {epsilon:g}, {steps} steps of about {rate * len(x):.0f}, accuracy of {fits} fits each"
     )
     for name, found in (("tacit dp-sgd", ours), ("Opacus", theirs)):
         print(f"{name:<14} {np.mean(found):.4f}  (" + ", ".join(f"{value:.4f}" for value in found) + ")", flush=True)
 
 
-def sweep(path: Path, examples: int = 20_000, epsilon: float = 1.0) -> None:
+def sweep(path: str = "neural_sweep.png", examples: int = 20_000, epsilon: float = 1.0) -> None:
     """One setting at a time, on pixels of a part of MNIST; one fit a point."""
     from matplotlib.figure import Figure
 
@@ -254,10 +261,10 @@ def sweep(path: Path, examples: int = 20_000, epsilon: float = 1.0) -> None:
     print(f"wrote {path}")
 
 
-def dropout() -> None:
-    data = mnist()
+def dropout(epsilons: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0), images: int | None = None) -> None:
+    data = mnist(images)
     print(f"{'epsilon':>8} {'mean rate':>10} {'q05':>8} {'q50':>8} {'q95':>8}   (pixels, 100 hidden, last step)")
-    for epsilon in (0.25, 0.5, 1.0, 2.0, 5.0, 10.0):
+    for epsilon in epsilons:
         rates = fit(data, epsilon, hidden=(100,), epochs=2.0).dropout_rate_
         print(
             f"{epsilon:>8g} {rates['mean']:>10.4f} {rates['q05']:>8.5f} {rates['q50']:>8.4f} {rates['q95']:>8.4f}",
@@ -272,26 +279,13 @@ def thesis() -> None:
         print(f"{row.accounting:<10} {row.source:<26} {row.noise_multiplier:>8.2f} {row.real_epsilon:>14.3f}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "what", nargs="?", default="accuracy", choices=["accuracy", "opacus", "sweep", "dropout", "thesis"]
-    )
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--figure", type=Path, default=Path("neural_sweep.png"))
-    given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(given.threads)
-    actions: dict[str, Callable[[], None]] = {
-        "accuracy": functools.partial(accuracy, given.repeats),
-        "opacus": functools.partial(opacus, given.threads),
-        "sweep": functools.partial(sweep, given.figure),
-        "dropout": dropout,
-        "thesis": thesis,
-    }
-    actions[given.what]()
-
+PARTS = {
+    "accuracy": Part(accuracy, quick={"repeats": 1, "epsilons": (10.0,), "images": 600}, quoted=(THESIS,)),
+    "opacus": Part(opacus, quick={"batches": (100,), "fits": 1, "images": 2000}),
+    "sweep": Part(sweep, quick={"examples": 500}),
+    "dropout": Part(dropout, quick={"epsilons": (1.0,), "images": 600}),
+    "thesis": Part(thesis),
+}
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, PARTS)

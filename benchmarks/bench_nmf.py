@@ -12,12 +12,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import Part, main
 from real_data import data_folder
 from scipy import sparse
 from sklearn import decomposition
@@ -26,7 +26,6 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from tacit import NMF
 from tacit.factor.nmf.start import nndsvd
 
-DATA = data_folder()
 CASES = {
     "20newsgroups": ("text/20newsgroups_bydate_vocab10000.npz", 20),
     "tdt2": ("text/tdt2_9394x36771.npz", 30),
@@ -39,7 +38,7 @@ MOST_SWEEPS = 400
 def read(case: str) -> tuple[Any, int]:
     """Return TF-IDF counts (sparse) or faces in [0, 1] (dense), and the rank."""
     path, rank = CASES[case]
-    with np.load(DATA / path) as archive:
+    with np.load(data_folder() / path) as archive:
         if "X" in archive:
             return archive["X"] / 255.0, rank
         parts = (archive["data"].astype(np.float64), archive["indices"], archive["indptr"])
@@ -58,7 +57,7 @@ def megabytes(*arrays: Any) -> float:
     return sum(part.nbytes for part in parts) / 1e6
 
 
-def speed(case: str) -> None:
+def speed_of(case: str, rounds: int) -> None:
     X, rank = read(case)
     W, T = nndsvd(X, rank)
     theirs = decomposition.NMF(rank, init="custom", solver="cd", tol=1e-4, max_iter=4000)
@@ -73,7 +72,7 @@ def speed(case: str) -> None:
     sweeps = int(np.argmax(curve <= target)) + 1
     ours = NMF(rank, init=T, max_iter=sweeps, tol=0)
     our_time, _ = timed(lambda: ours.fit(X))
-    for _ in range(ROUNDS - 1):
+    for _ in range(rounds - 1):
         scikit_time = min(scikit_time, timed(lambda: theirs.fit_transform(X, W=W.copy(), H=T.copy()))[0])
         our_time = min(our_time, timed(lambda: ours.fit(X))[0])
     print(
@@ -83,7 +82,7 @@ def speed(case: str) -> None:
     )
 
 
-def memory(case: str) -> None:
+def memory_of(case: str) -> None:
     """Run in a process of its own: print the growth of the peak while fitting, and the yardsticks."""
     X, rank = read(case)
     T = np.random.default_rng(0).random((rank, X.shape[1]))
@@ -105,21 +104,26 @@ def peak_megabytes() -> float:
     return next(float(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024 / 1e6
 
 
-def main() -> None:
-    if len(sys.argv) > 1:
-        memory(sys.argv[1])
-        return
-    warnings.simplefilter("ignore")
+def speed(cases: Sequence[str] = tuple(CASES), rounds: int = ROUNDS) -> None:
     print(
         f"{'data':<13} {'scikit':>9} {'iter.':>6} {'tacit':>9} {'sweeps':>6} {'ratio':>7} {'loss':>11} {'tacit ends':>11}"
     )
-    for case in CASES:
-        speed(case)
-    print(f"\n{'MB':<13} {'input':>8} {'factors':>9} {'input + fit':>12} {'/ input':>9} {'/ (2 input + factors)':>22}")
-    for case in CASES:
-        sys.stdout.flush()
-        subprocess.run([sys.executable, __file__, case], check=True)
+    for case in cases:
+        speed_of(case, rounds)
 
+
+def memory(cases: Sequence[str] = tuple(CASES)) -> None:
+    data_folder()
+    print(f"{'MB':<13} {'input':>8} {'factors':>9} {'input + fit':>12} {'/ input':>9} {'/ (2 input + factors)':>22}")
+    for case in cases:
+        sys.stdout.flush()
+        subprocess.run([sys.executable, __file__, "memory_of", case], check=True)
+
+
+PARTS = {
+    "speed": Part(speed, quick={"cases": ("cbcl",), "rounds": 1}),
+    "memory": Part(memory, quick={"cases": ("cbcl",)}),
+}
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, PARTS, children={"memory_of": memory_of})

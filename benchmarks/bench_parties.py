@@ -1,6 +1,6 @@
 """Parties as real processes on this machine: the masked sum, the joint model against each party's own, noise in the sum.
 
-Run as a script; ``bench_parties.py sums`` (or ``enron``, ``noise``) runs one part. Peers run in the same run.
+Peers run in the same run.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from harness import Part, main
 
 from tacit import NMF, PrivateNMF
 from tacit.channel import Clear, Outcome, Sum, run
@@ -25,8 +26,8 @@ ROWS, COLUMNS, REPEATS = 20, 10_000, 15
 class Totals:
     """Ask for the same total again and again, masked or as plain bytes; keep the seconds of each."""
 
-    def __init__(self, masked: bool = True) -> None:
-        self.masked = masked
+    def __init__(self, masked: bool = True, columns: int = COLUMNS, repeats: int = REPEATS) -> None:
+        self.masked, self.columns, self.repeats = masked, columns, repeats
 
     def fit(self, X: Any, y: Any = None) -> Totals:
         """Sum, and forget the total."""
@@ -35,19 +36,19 @@ class Totals:
             from tacit.channel import masked
 
             masked.Masks.hide = lambda self, elements, ring, number: elements  # type: ignore[method-assign]
-        run(self._program(np.random.default_rng(0).normal(size=(ROWS, COLUMNS))), Clear())
+        run(self._program(np.random.default_rng(0).normal(size=(ROWS, self.columns))), Clear())
         return self
 
     def _program(self, term: Any) -> Any:
         self.seconds_ = []
-        for _ in range(REPEATS):
+        for _ in range(self.repeats):
             start = time.perf_counter()
             yield Sum(x=term)
             self.seconds_.append(time.perf_counter() - start)
         return Outcome({})
 
 
-def mpyc_party() -> None:
+def mpyc_party(columns: int) -> None:
     """One party of MPyC's own secure sum of the same array, over its own sockets."""
     from mpyc.runtime import mpc
 
@@ -58,7 +59,7 @@ def mpyc_party() -> None:
         seconds = []
         for _ in range(3):
             start = time.perf_counter()
-            shares = mpc.input(fixed.array(np.random.default_rng(mpc.pid).normal(size=ROWS * COLUMNS)))
+            shares = mpc.input(fixed.array(np.random.default_rng(mpc.pid).normal(size=ROWS * columns)))
             total = shares[0]
             for share in shares[1:]:
                 total = mpc.np_add(total, share)
@@ -71,22 +72,26 @@ def mpyc_party() -> None:
     mpc.run(sums())
 
 
-def bench_sums() -> None:
+def sums(columns: int = COLUMNS, repeats: int = REPEATS) -> None:
     rows = [np.ones((2, 2))] * 3
-    masked = run_local(Totals(), rows)
-    plain = run_local(Totals(masked=False), rows)
+    masked = run_local(Totals(True, columns, repeats), rows)
+    plain = run_local(Totals(False, columns, repeats), rows)
     ours, bare = (statistics.median(model[0].seconds_) for model in (masked, plain))
-    words = masked[0].traffic_["sent"] / (REPEATS * ROWS * COLUMNS * 8)
+    words = masked[0].traffic_["sent"] / (repeats * ROWS * columns * 8)
     peer = subprocess.run(
-        [sys.executable, __file__, "mpyc-party", "-M3"], capture_output=True, text=True, check=True, timeout=900
+        [sys.executable, __file__, "mpyc-party", str(columns), "-M3"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=900,
     )
     theirs = float(peer.stderr.strip().splitlines()[-1])
-    print(f"masked sum of {ROWS} x {COLUMNS}, 3 parties: {ours:.4f} s; without masks {bare:.4f} s; MPyC {theirs:.3f} s")
+    print(f"masked sum of {ROWS} x {columns}, 3 parties: {ours:.4f} s; without masks {bare:.4f} s; MPyC {theirs:.3f} s")
     print(f"  masked / without masks {ours / bare:.2f} (asked at most 3); MPyC / masked {theirs / ours:.1f} (asked 10)")
     print(f"  sent by a party: {words:.3f} words a number (at most 1 masked + 1 of the total; asked within 5% of that)")
 
 
-def enron() -> tuple[Any, Any, list[str]]:
+def enron_rows() -> tuple[Any, Any, list[str]]:
     from real_data import data_folder
     from scipy.sparse import load_npz
 
@@ -128,13 +133,13 @@ def without_a_word(settings: dict[str, Any], parts: list[Any]) -> float:
     return max(found)
 
 
-def bench_enron() -> None:
+def enron(sweeps: int = 40) -> None:
     from tacit.measure import held_out_error
 
-    X, owner, names = enron()
+    X, owner, names = enron_rows()
     held = np.random.default_rng(0).random(X.shape[0]) < 0.2
     parts = [X[(owner == place) & ~held] for place in range(len(names))]
-    settings: dict[str, Any] = {"n_components": 14, "init": "random", "max_iter": 40, "tol": 0}
+    settings: dict[str, Any] = {"n_components": 14, "init": "random", "max_iter": sweeps, "tol": 0}
     NMF(**settings).fit(X[:500])  # compile before anything is timed
     start, processor = time.perf_counter(), time.process_time()
     central = NMF(**settings).fit(X[~held])
@@ -144,7 +149,7 @@ def bench_enron() -> None:
     whole = time.perf_counter() - start
     traffic = [model.traffic_ for model in models]
     error = np.linalg.norm(models[0].components_ - central.components_) / np.linalg.norm(central.components_)
-    print(f"Enron, 6 parties, k = 14, 40 sweeps: distance to the centralised dictionary {error:.1e} (asked 1e-8)")
+    print(f"Enron, 6 parties, k = 14, {sweeps} sweeps: distance to the centralised dictionary {error:.1e} (asked 1e-8)")
     slowest = max(part["seconds"] - part["connecting"] for part in traffic)
     connecting = max(part["connecting"] for part in traffic)
     rounds, waiting = traffic[0]["rounds"], [part["waiting"] for part in traffic]
@@ -187,7 +192,7 @@ def bench_enron() -> None:
     )
 
 
-def bench_noise() -> None:
+def noise(epsilons: Sequence[float] = (1.0, 3.0, 10.0), repeats: int = 3) -> None:
     from real_data import data_folder
 
     from tacit.measure import held_out_error
@@ -199,19 +204,19 @@ def bench_noise() -> None:
     order = np.random.default_rng(1).permutation(len(X))
     train, test = X[order[:2000]], X[order[2000:]]
     parts = np.array_split(train, 5)
-    for epsilon in (1.0, 3.0, 10.0):
+    for epsilon in epsilons:
         settings: dict[str, Any] = {"n_components": 10, "epsilon": epsilon, "delta": 1e-5}
-        central = [held_out_error(test, PrivateNMF(**settings).fit(train).components_) for _ in range(3)]
+        central = [held_out_error(test, PrivateNMF(**settings).fit(train).components_) for _ in range(repeats)]
         among = [
             [
                 held_out_error(test, run_local(PrivateNMF(**settings), parts, colluding=colluding)[0].components_)
-                for _ in range(3)
+                for _ in range(repeats)
             ]
             for colluding in (0, 1)
         ]
         # what the paper argues against: each party releases its own noisy dictionary, and these are averaged
         local = []
-        for _ in range(3):
+        for _ in range(repeats):
             own = [PrivateNMF(**settings).fit(part) for part in parts]
             merged = NMF(10, random_state=0).fit(np.concatenate([model.components_ for model in own]))
             local.append(held_out_error(test, merged.components_))
@@ -223,15 +228,15 @@ def bench_noise() -> None:
         print(f"faces, epsilon {epsilon:g}: central {means[0]:.4f}; {shown} (asked: the first within 5%)")
 
 
-PARTS = {"sums": bench_sums, "enron": bench_enron, "noise": bench_noise}
+PARTS = {
+    "sums": Part(sums, quick={"columns": 500, "repeats": 3}),
+    "enron": Part(enron, quick={"sweeps": 2}),
+    "noise": Part(noise, quick={"epsilons": (3.0,), "repeats": 1}),
+}
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
-    if (
-        "mpyc-party" in sys.argv
-    ):  # MPyC starts its other parties by this command line, and reads its own options from it
-        mpyc_party()
+    # MPyC starts its other parties with this command line, and reads its own options from it
+    if "mpyc-party" in sys.argv:
+        mpyc_party(int(sys.argv[sys.argv.index("mpyc-party") + 1]))
     else:
-        for name, part in PARTS.items():
-            if len(sys.argv) == 1 or name in sys.argv[1:]:
-                part()
+        main(__doc__, PARTS)

@@ -1,9 +1,8 @@
 """Releases of changed tables and the classifiers they serve, ours beside the thesis (Thapa 2013), on the same data sets.
 
-    python benchmarks/bench_perturb_classifiers.py            # all of it
-    python benchmarks/bench_perturb_classifiers.py cap        # chapter 5: AUC against distortion
-    python benchmarks/bench_perturb_classifiers.py nap        # Tables 6.1 to 6.12
-    python benchmarks/bench_perturb_classifiers.py private    # the private table beside them
+    cap       chapter 5: AUC against distortion
+    nap       Tables 6.1 to 6.12
+    private   the private table beside them
 
 In the tables' own units, as in the thesis. What it does not say: the classes of the wines (white ones here, good from quality 6),
 the settings of its kernels, and how rows were split (here: 30% to test on, and in chapter 6 what its errors suggest).
@@ -11,13 +10,12 @@ the settings of its kernels, and how rows were split (here: 30% to test on, and 
 
 from __future__ import annotations
 
-import argparse
-import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
+from harness import Part, Quoted, main
 from real_data import data_folder
 
 from tacit.data import CategoryColumn, NumberColumn
@@ -31,26 +29,32 @@ RAW: dict[str, Any] = {"scale": "none"}
 # data set: classifier: (VD squared, AUC of NBP, AUC of NBPT, AUC of SVD near its largest VD), a row of Tables 6.1 to 6.12.
 # That VD is squared there shows in its SVD: ranks 1 to 3 have squares 0.159, 0.085, 0.048 on Magic (the thesis has 0.156, 0.098
 # and 0.046) and 0.0092, 0.0018, 0.0008 on white wines (0.0099, 0.0017, 0.0008).
-CHAPTER_6 = {
-    "spambase": {
-        "svm-sigmoid": (0.646821, 0.877, 0.884, 0.599),
-        "svm-rbf": (0.680908, 0.697, 0.681, 0.500),
-        "svm-combined": (0.675638, 0.886, 0.866, 0.536),
-        "tree": (0.619634, 0.900, 0.902, 0.504),
+CHAPTER_6 = Quoted(
+    "Tables 6.1 to 6.12 of Thapa (2013): VD squared, and AUC of NBP, NBPT and SVD",
+    {
+        "spambase": {
+            "svm-sigmoid": (0.646821, 0.877, 0.884, 0.599),
+            "svm-rbf": (0.680908, 0.697, 0.681, 0.500),
+            "svm-combined": (0.675638, 0.886, 0.866, 0.536),
+            "tree": (0.619634, 0.900, 0.902, 0.504),
+        },
+        "winequality": {
+            "svm-sigmoid": (0.450574, 0.638, 0.734, 0.495),
+            "svm-rbf": (0.451724, 0.647, 0.820, 0.525),
+            "svm-combined": (0.451707, 0.629, 0.739, 0.485),
+            "tree": (0.450207, 0.708, 0.821, 0.497),
+        },
+        "magic04": {
+            "svm-sigmoid": (0.285163, 0.603, 0.592, 0.528),
+            "svm-rbf": (0.284462, 0.828, 0.828, 0.746),
+            "svm-combined": (0.285756, 0.630, 0.636, 0.518),
+            "tree": (0.288334, 0.799, 0.797, 0.532),
+        },
     },
-    "winequality": {
-        "svm-sigmoid": (0.450574, 0.638, 0.734, 0.495),
-        "svm-rbf": (0.451724, 0.647, 0.820, 0.525),
-        "svm-combined": (0.451707, 0.629, 0.739, 0.485),
-        "tree": (0.450207, 0.708, 0.821, 0.497),
-    },
-    "magic04": {
-        "svm-sigmoid": (0.285163, 0.603, 0.592, 0.528),
-        "svm-rbf": (0.284462, 0.828, 0.828, 0.746),
-        "svm-combined": (0.285756, 0.630, 0.636, 0.518),
-        "tree": (0.288334, 0.799, 0.797, 0.532),
-    },
-}
+)
+CLASSIFIERS = ("svm-sigmoid", "svm-rbf", "svm-combined", "tree")
+TABLES = ("spambase", "magic04", "winequality")
+DISTORTIONS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 
 
 def table(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -74,16 +78,16 @@ def halves(
     return A[~test], y[~test], A[test], y[test]
 
 
-def cap() -> None:
+def cap(tables: Sequence[str] = TABLES, distortions: Sequence[float] = DISTORTIONS) -> None:
     print("\nChapter 5: AUC; CAP with eta 0.1, test rows changed without their labels, as they are, or by their labels")
     print("(the thesis's, which tells the answer); RP is uniform noise, test rows changed or as they are")
-    for name in ("spambase", "magic04", "winequality"):
+    for name in tables:
         train, y, test, truth = halves(name)
         for classifier in ("logistic-l1", "naive-bayes"):
             print(f"\n{name}, {classifier}: original {auc(train, y, test, truth, classifier):.3f}")
             header = f"{'CAP':>8} {'as is':>8} {'labels*':>8} | {'RP':>8} {'as is':>8}"
             print(f"{'VD':>6} {header}")
-            for target in (0.05, 0.1, 0.2, 0.4, 0.6, 0.8):
+            for target in distortions:
                 ours = CorrelationAware(eta=0.1, target_distortion=target, random_state=0)
                 noise = AdditiveNoise(target_distortion=target, random_state=0)
                 released, noisy = ours.fit_transform(train, y), noise.fit_transform(train)
@@ -94,7 +98,7 @@ def cap() -> None:
                 shown = " ".join(f"{value:>8.3f}" for value in found[:3]) + " | "
                 print(f"{target:>6} {shown}" + " ".join(f"{value:>8.3f}" for value in found[3:]), flush=True)
     print("\nDecision trees: CAP by classes and by leaves, test rows changed without their labels; RP; original")
-    for name in ("spambase", "magic04", "winequality"):
+    for name in tables:
         train, y, test, truth = halves(name)
         for target in (0.1, 0.4):
             found = []
@@ -114,17 +118,20 @@ def auc(train: np.ndarray, y: np.ndarray, test: np.ndarray, truth: np.ndarray, c
     return float(classifier_scores(train, y, test, truth, classifier, kernel_rows=3000)[1])
 
 
-def nap() -> None:
+def nap(tables: Sequence[str] = tuple(CHAPTER_6), classifiers: Sequence[str] = CLASSIFIERS) -> None:
     print(
         "\nTables 6.1 to 6.12: AUC; NBP: test rows as they are, NBPT: changed too. VD is squared, as in that chapter."
     )
     print(
-        "Thesis | ours: the neighbourhoods of the text, then Algorithm 5 as printed (see `as_printed`); SVD at rank 1."
+        "Thesis* | ours: the neighbourhoods of the text, then Algorithm 5 as printed (see `as_printed`); SVD at rank 1."
     )
-    print(f"{'data':<12} {'classifier':<13} {'VD2':>5} {'NBP':>6} {'NBPT':>6} {'SVD':>6} | {'original':>8} ", end="")
+    print(
+        f"{'data':<12} {'classifier':<13} {'VD2*':>5} {'NBP*':>6} {'NBPT*':>6} {'SVD*':>6} | {'original':>8} ", end=""
+    )
     print(f"{'VD2':>6} {'NBP':>6} {'NBPT':>6} | {'printed':>7} {'NBP':>6} {'NBPT':>6} | {'SVD VD2':>7} {'AUC':>6}")
-    for name, rows in CHAPTER_6.items():
-        for classifier, (target, nbp, nbpt, svd) in rows.items():
+    for name in tables:
+        for classifier in classifiers:
+            target, nbp, nbpt, svd = CHAPTER_6[name][classifier]
             # the thesis's counts of errors fit a tenth of the rows to test on, and a fifth for trees
             train, y, test, truth = halves(name, 0.2 if classifier == "tree" else 0.1, by_class=True)
             model = NeighbourhoodAware(target_distortion=target**0.5, random_state=0, **RAW)
@@ -155,17 +162,15 @@ def nap() -> None:
                 flush=True,
             )
 
-    wines_as_printed()
 
-
-def wines_as_printed() -> None:
+def wines_as_printed(radii: Sequence[float] = (5.0, 10.0, 20.0, 30.0, 40.0, 60.0), orders: int = 3) -> None:
     print(
         "\nWhite wines, radial kernel: Algorithm 5 as printed at several radii, rows in another order within their class"
     )
     train, y, test, truth = halves("winequality", 0.1, by_class=True)
     print(f"original {auc(train, y, test, truth, 'svm-rbf'):.3f}")
-    for radius in (5.0, 10.0, 20.0, 30.0, 40.0, 60.0):
-        for seed in range(3):
+    for radius in radii:
+        for seed in range(orders):
             order = np.random.default_rng(seed).permutation(len(train))
             order = order[np.argsort(y[order], kind="stable")]  # within a class, another order
             released = as_printed(train[order], radius, np.random.default_rng(seed))
@@ -208,9 +213,9 @@ def printed_at(rows: np.ndarray, target: float) -> tuple[float, np.ndarray]:
     return radius, released
 
 
-def private() -> None:
+def private(tables: Sequence[str] = TABLES, epsilons: Sequence[float] = (0.5, 1.0, 3.0, 10.0)) -> None:
     print("\nPrivateTable, delta 1e-6: AUC of classifiers trained on synthetic rows, tested on real ones")
-    for name in ("spambase", "magic04", "winequality"):
+    for name in tables:
         train, y, test, truth = halves(name)
         width = train.shape[1]
         # bounds must be public: these stand for what a holder would know of the quantities
@@ -218,16 +223,15 @@ def private() -> None:
         schema[str(width)] = CategoryColumn((0, 1))
         for classifier in ("logistic-l1", "naive-bayes", "tree"):
             found = []
-            for epsilon in (0.5, 1.0, 3.0, 10.0):
+            for epsilon in epsilons:
                 model = PrivateTable(epsilon=epsilon, schema=schema, label=width)
                 synthetic = model.fit(np.column_stack([train, y])).sample(len(train), random_state=0)
                 drawn = synthetic[:, -1].astype(int)
                 found.append(auc(synthetic[:, :-1], drawn, test, truth, classifier))
             shown = ", ".join(f"{value:.3f}" for value in found)
+            asked = ", ".join(f"{epsilon:g}" for epsilon in epsilons)
             without = auc(train, y, test, truth, classifier)
-            print(
-                f"{name:<12} {classifier:<12} epsilon 0.5, 1, 3, 10: {shown}; without privacy {without:.3f}", flush=True
-            )
+            print(f"{name:<12} {classifier:<12} epsilon {asked}: {shown}; without privacy {without:.3f}", flush=True)
 
 
 def round_bounds(column: np.ndarray) -> tuple[float, float]:
@@ -236,17 +240,13 @@ def round_bounds(column: np.ndarray) -> tuple[float, float]:
     return float(np.floor(column.min() / step) * step), float(np.ceil(column.max() / step) * step)
 
 
-PARTS: dict[str, Callable[[], None]] = {"cap": cap, "nap": nap, "private": private}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=list(PARTS))
-    given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    for part in [given.part] if given.part else PARTS:
-        PARTS[part]()
-
+WINES = {"tables": ("winequality",)}
+PARTS = {
+    "cap": Part(cap, quick={**WINES, "distortions": (0.4,)}),
+    "nap": Part(nap, quick={**WINES, "classifiers": ("tree",)}, quoted=(CHAPTER_6,)),
+    "wines-as-printed": Part(wines_as_printed, quick={"radii": (20.0,), "orders": 1}),
+    "private": Part(private, quick={**WINES, "epsilons": (3.0,)}),
+}
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, PARTS)

@@ -1,10 +1,10 @@
 """Private coupled factorisation beside Ermis (2020): MovieLens 1M and UCLAF over several sites, and locally private counts.
 
-    python benchmarks/bench_private_coupled.py                # MovieLens 1M, Table 7.7
-    python benchmarks/bench_private_coupled.py uclaf          # Table 7.8
-    python benchmarks/bench_private_coupled.py sgld           # noisy gradients beside noisy moments
-    python benchmarks/bench_private_coupled.py accounting     # what the thesis's noise really costs
-    python benchmarks/bench_private_coupled.py local          # section 7.1.1
+    movielens    MovieLens 1M, Table 7.7
+    uclaf        Table 7.8
+    sgld         noisy gradients beside noisy moments
+    accounting   what the thesis's noise really costs
+    local        section 7.1.1
 
 The set-up is the thesis's: a tenth of the users is one site, N sites fit together, and the held-out fifth of the first site's
 cells is scored. delta = 1e-4 for the whole fit. The thesis's unit is one cell at both of its levels; its figures are its best
@@ -13,14 +13,14 @@ over many settings, its accounting is not sound (see `accounting`), and its spli
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import polars as pl
+from harness import Part, Quoted, main
 from numpy.typing import NDArray
 from real_data import data_folder
 
@@ -30,27 +30,32 @@ from tacit.privacy.published import compare_published
 
 SITES, EPSILONS, DELTA = (1, 2, 5, 10), (10.0, 1.0, 0.1), 1e-4
 KNOWN = {"observed": "stored", "divergence": "euclid"}
-MOVIELENS = {
-    ("site", 10.0): (1.01, 0.92, 0.83, 0.77),
-    ("site", 1.0): (1.30, 1.18, 1.07, 0.98),
-    ("site", 0.1): (1.72, 1.59, 1.46, 1.37),
-    ("user", 10.0): (1.05, 0.96, 0.87, 0.81),
-    ("user", 1.0): (1.39, 1.27, 1.15, 1.08),
-    ("user", 0.1): (1.87, 1.72, 1.57, 1.49),
-}
-"""Table 7.7, CTF-zCDP, site-level and user-level, N = 1, 2, 5, 10."""
-UCLAF = {
-    ("Model-1", 10.0): (0.89, 0.77, 0.66, 0.57),
-    ("Model-2", 10.0): (0.89, 0.72, 0.60, 0.51),
-    ("Model-3", 10.0): (0.80, 0.64, 0.53, 0.46),
-    ("Model-1", 1.0): (1.04, 0.94, 0.84, 0.75),
-    ("Model-2", 1.0): (1.04, 0.89, 0.81, 0.73),
-    ("Model-3", 1.0): (0.97, 0.83, 0.76, 0.70),
-    ("Model-1", 0.1): (1.83, 1.66, 1.52, 1.40),
-    ("Model-2", 0.1): (1.83, 1.74, 1.68, 1.64),
-    ("Model-3", 0.1): (1.64, 1.60, 1.57, 1.57),
-}
-"""Table 7.8, CTF-zCDP (user-level)."""
+MOVIELENS = Quoted(
+    "Table 7.7 of Ermis (2020), CTF-zCDP, site-level and user-level, N = 1, 2, 5, 10; no noise: its case NP",
+    {
+        ("site", 10.0): (1.01, 0.92, 0.83, 0.77),
+        ("site", 1.0): (1.30, 1.18, 1.07, 0.98),
+        ("site", 0.1): (1.72, 1.59, 1.46, 1.37),
+        ("user", 10.0): (1.05, 0.96, 0.87, 0.81),
+        ("user", 1.0): (1.39, 1.27, 1.15, 1.08),
+        ("user", 0.1): (1.87, 1.72, 1.57, 1.49),
+        ("none", math.inf): (0.96, 0.89, 0.81, 0.74),
+    },
+)
+UCLAF = Quoted(
+    "Table 7.8 of Ermis (2020), CTF-zCDP (user-level), N = 1, 2, 5, 10",
+    {
+        ("Model-1", 10.0): (0.89, 0.77, 0.66, 0.57),
+        ("Model-2", 10.0): (0.89, 0.72, 0.60, 0.51),
+        ("Model-3", 10.0): (0.80, 0.64, 0.53, 0.46),
+        ("Model-1", 1.0): (1.04, 0.94, 0.84, 0.75),
+        ("Model-2", 1.0): (1.04, 0.89, 0.81, 0.73),
+        ("Model-3", 1.0): (0.97, 0.83, 0.76, 0.70),
+        ("Model-1", 0.1): (1.83, 1.66, 1.52, 1.40),
+        ("Model-2", 0.1): (1.83, 1.74, 1.68, 1.64),
+        ("Model-3", 0.1): (1.64, 1.60, 1.57, 1.57),
+    },
+)
 Cells = NDArray[np.int64]
 Split = tuple[list[list[Relation]], Cells, NDArray[np.float64], float]
 
@@ -125,16 +130,23 @@ def private_constant(model: PrivateCoupledFactorization, data: Split, n_sites: i
     return float(np.mean(np.sqrt(spread + (middle + half * means - own) ** 2)))
 
 
-def shown(found: Callable[[int], list[float]], quoted: Sequence[float] | None) -> str:
-    means = [float(np.mean(found(n_sites))) for n_sites in SITES]
+def shown(found: Callable[[int], list[float]], quoted: Sequence[float] | None, sites: Sequence[int]) -> str:
+    means = [float(np.mean(found(n_sites))) for n_sites in sites]
     ours = "  ".join(f"{value:6.3f}" for value in means)
-    return ours + "   thesis " + "  ".join(f"{value:.2f}" for value in quoted) if quoted else ours
+    return ours + "   thesis* " + "  ".join(f"{value:.2f}" for value in quoted) if quoted else ours
 
 
-def films(repeats: int, method: str = "moments", draws: int = 1, epsilons: Sequence[float] = EPSILONS) -> None:
+def films(
+    repeats: int = 3,
+    method: str = "moments",
+    draws: int = 1,
+    epsilons: Sequence[float] = EPSILONS,
+    sites: Sequence[int] = SITES,
+) -> None:
+    """Fit `draws` times on each of `repeats` splits, every time with new noise."""
     splits = [movielens(seed) for seed in range(repeats)]
     constant = np.mean([rmse(np.full(len(truth), mean), truth) for _, _, truth, mean in splits])
-    print(f"MovieLens 1M, RMSE at the first of N = {SITES} sites, {method}; the constant predictor has {constant:.3f}")
+    print(f"MovieLens 1M, RMSE at the first of N = {sites} sites, {method}; the constant predictor has {constant:.3f}")
     for unit in ("cell", "user"):
         for protect in ("site", "user"):
             for epsilon in epsilons:
@@ -142,22 +154,29 @@ def films(repeats: int, method: str = "moments", draws: int = 1, epsilons: Seque
                     5, epsilon=epsilon, delta=DELTA, unit=unit, protect=protect, value_range=(1, 5), method=method
                 )
                 quoted = MOVIELENS[protect, epsilon] if unit == "cell" else None
-                line = shown(lambda n, model=model: [one_fit(model, split, n) for split in splits * draws], quoted)
+                line = shown(
+                    lambda n, model=model: [one_fit(model, split, n) for split in splits * draws], quoted, sites
+                )
                 print(f"unit {unit:<6} protect {protect:<5} epsilon {epsilon:>4g}   {line}", flush=True)
-                plain = shown(lambda n, model=model: [private_constant(model, s, n) for s in splits], None)
+                plain = shown(lambda n, model=model: [private_constant(model, s, n) for s in splits], None, sites)
                 print(f"{'':<22} constant, as private   {plain}", flush=True)
-    sites = splits[0][0]
+    first = splits[0][0]
     clear = PrivateCoupledFactorization(5, epsilon=np.inf, value_range=(1, 5))
-    line = shown(lambda n: [one_fit(clear, splits[0], n)], (0.96, 0.89, 0.81, 0.74))
-    print(f"no noise{'':<31}   {line}   ({len(sites)} sites of {sites[0][0].shape[0]} users)")
+    line = shown(lambda n: [one_fit(clear, splits[0], n)], MOVIELENS["none", math.inf], sites)
+    print(f"no noise{'':<31}   {line}   ({len(first)} sites of {first[0][0].shape[0]} users)")
 
 
-def places(repeats: int, draws: int = 1, epsilons: Sequence[float] = (np.inf, *EPSILONS)) -> None:
+def places(
+    repeats: int = 3,
+    draws: int = 1,
+    epsilons: Sequence[float] = (np.inf, *EPSILONS),
+    sites: Sequence[int] = SITES,
+) -> None:
     splits = [uclaf(seed) for seed in range(repeats)]
     features = np.load(data_folder() / "tensors" / "uclaf.npz")["LocFea"].astype(np.float64)
     public = Relation(features, "jr,fr->jf", ("place", "feature"), divergence="euclid")
     constant = np.mean([rmse(np.full(len(truth), mean), truth) for _, _, truth, mean in splits])
-    print(f"UCLAF, RMSE at the first of N = {SITES} sites; the constant predictor has {constant:.3f}")
+    print(f"UCLAF, RMSE at the first of N = {sites} sites; the constant predictor has {constant:.3f}")
     models = {"Model-1": (["place"], False), "Model-2": (["place", "activity"], False), "Model-3": (None, True)}
     for unit in ("cell", "user"):
         for protect in ("site", "user"):
@@ -167,20 +186,22 @@ def places(repeats: int, draws: int = 1, epsilons: Sequence[float] = (np.inf, *E
                         3, epsilon=epsilon, delta=DELTA, unit=unit, protect=protect, shared=shared, value_range=(0, 1)
                     )
                     given = [
-                        ([[*site, public] for site in sites] if has_public else sites, *rest) for sites, *rest in splits
+                        ([[*site, public] for site in each] if has_public else each, *rest) for each, *rest in splits
                     ]
                     quoted = UCLAF.get((name, epsilon)) if (unit, protect) == ("cell", "user") else None
                     line = shown(
-                        lambda n, model=model, given=given: [one_fit(model, one, n) for one in given * draws], quoted
+                        lambda n, model=model, given=given: [one_fit(model, one, n) for one in given * draws],
+                        quoted,
+                        sites,
                     )
                     print(f"unit {unit:<6} protect {protect:<5} epsilon {epsilon:>4g} {name}   {line}", flush=True)
 
 
-def accounting() -> None:
+def accounting(epsilons: Sequence[float] = EPSILONS) -> None:
     """Show what the thesis's noise costs at its settings: 120 passes over MovieLens, of which a step takes 80 of 80,000 cells."""
     for name, steps, rate in (("MovieLens 1M, one site", 120_000, 0.001), ("UCLAF, one site", 18_000, 1 / 60)):
         print(f"{name}: {steps:,} steps at rate {rate:.4f}, delta {DELTA:g}")
-        for epsilon in EPSILONS:
+        for epsilon in epsilons:
             rows = compare_published(epsilon, DELTA, steps=steps, sampling_rate=rate)
             told = {
                 row.method: row for row in rows if row.method in ("sound", "Ermis App. E, AC", "Ermis App. E, zCDP")
@@ -191,10 +212,10 @@ def accounting() -> None:
             print(f"  epsilon {epsilon:g}: {text}", flush=True)
 
 
-def counts(repeats: int, sweeps: int, shape: float) -> None:
+def counts(repeats: int = 3, sweeps: int = 600, shape: float = 0.1, epsilons: Sequence[float] = (1.0, 0.1)) -> None:
     """Sites of 100 x 50 Poisson counts of rank 5, a fifth held out; mean log-likelihood of the first site's held-out counts."""
     print(f"local privacy, Gamma factors of shape {shape:g}, {repeats} data sets, N sites: LDP1, naive, LDP2, naive")
-    for epsilon in (1.0, 0.1):
+    for epsilon in epsilons:
         for n_sites in SITES:
             scores = [_local(seed, epsilon, n_sites, sweeps, shape) for seed in range(repeats)]
             line = "  ".join(f"{value:8.3f}" for value in np.mean(scores, axis=0))
@@ -223,29 +244,14 @@ def _local(seed: int, epsilon: float, n_sites: int, sweeps: int, shape: float) -
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "what", nargs="?", default="movielens", choices=["movielens", "uclaf", "sgld", "accounting", "local"]
-    )
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--draws", type=int, default=1, help="fits of every split, each with noise of its own")
-    parser.add_argument("--shape", type=float, default=0.1)
-    parser.add_argument("--sweeps", type=int, default=600)
-    given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    match given.what:
-        case "movielens":
-            films(given.repeats, draws=given.draws)
-        case "uclaf":
-            places(given.repeats, given.draws)
-        case "sgld":
-            films(1, "sgld")
-        case "accounting":
-            accounting()
-        case "local":
-            counts(given.repeats, given.sweeps, given.shape)
-
+ONE = {"repeats": 1, "epsilons": (10.0,), "sites": (1,)}
+PARTS = {
+    "movielens": Part(films, quick=ONE, quoted=(MOVIELENS,)),
+    "uclaf": Part(places, quick=ONE, quoted=(UCLAF,)),
+    "sgld": Part(partial(films, 1, "sgld"), quick={"epsilons": (10.0,), "sites": (1,)}, quoted=(MOVIELENS,)),
+    "accounting": Part(accounting, quick={"epsilons": (10.0,)}),
+    "local": Part(counts, quick={"repeats": 1, "sweeps": 20, "epsilons": (1.0,)}),
+}
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, PARTS)

@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+from harness import Part, main
+
 ROUNDS = 7
 COMMANDS = {
     "python -c pass": [sys.executable, "-c", "pass"],
@@ -16,23 +18,25 @@ COMMANDS = {
 }
 
 
-def seconds(command: list[str]) -> float:
+def seconds(command: list[str], rounds: int) -> float:
     """Return the fastest of several runs, which a shared machine disturbs least."""
     taken = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         start = time.perf_counter()
         subprocess.run(command, check=True, capture_output=True)
         taken.append(time.perf_counter() - start)
     return min(taken)
 
 
-def main() -> None:
-    found = {name: seconds(command) for name, command in COMMANDS.items()}
+def start(rounds: int = ROUNDS) -> None:
+    found = {name: seconds(command, rounds) for name, command in COMMANDS.items()}
     base = found["python -c pass"]
     print(f"{'command':<26} {'seconds':>8} {'times bare Python':>18}")
     for name, taken in found.items():
         print(f"{name:<26} {taken:>8.3f} {taken / base:>18.1f}")
 
 
+PARTS = {"start": Part(start, quick={"rounds": 1})}
+
 if __name__ == "__main__":
-    main()
+    main(__doc__, PARTS)

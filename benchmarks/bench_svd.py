@@ -12,11 +12,12 @@ held-out rows against each holder's own, for holders of several sizes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import polars
+from harness import Part, main
 from real_data import data_folder
 from scipy import sparse
 from scipy.linalg import subspace_angles
@@ -27,7 +28,6 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from tacit import SVD, PrincipalComponentRegression
 from tacit.factor.svd.search import first_directions
 
-DATA = data_folder()
 TEXTS = {
     "20newsgroups": "20newsgroups_bydate_vocab10000.npz",
     "reuters": "reuters21578_8293x18933.npz",
@@ -39,9 +39,9 @@ MOST_POWER_STEPS = 400
 
 def read(case: str) -> Any:
     if case == "cbcl":
-        with np.load(DATA / "faces" / "cbcl_19x19.npz") as archive:
+        with np.load(data_folder() / "faces" / "cbcl_19x19.npz") as archive:
             return archive["X"] / 255.0
-    counts = sparse.load_npz(DATA / "text" / TEXTS[case]).astype(np.float64)
+    counts = sparse.load_npz(data_folder() / "text" / TEXTS[case]).astype(np.float64)
     return TfidfTransformer().fit_transform(counts).tocsr()
 
 
@@ -74,7 +74,7 @@ def power_steps(X: Any, rank: int, right: np.ndarray, angle: float) -> str:
     return f"> {MOST_POWER_STEPS}"
 
 
-def speed(case: str, rank: int) -> None:
+def speed_of(case: str, rank: int, rounds: int) -> None:
     X = read(case)
     SVD(2, max_iter=2).fit(X[:200])  # compiles, or loads what an earlier run compiled
     right = svds(X, k=rank, random_state=0, tol=0)[2]
@@ -85,7 +85,7 @@ def speed(case: str, rank: int) -> None:
         "tacit, tol 1e-4": lambda: SVD(rank, tol=1e-4).fit(X),
     }
     best, last = dict.fromkeys(tasks, np.inf), dict[str, Any]()
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, task in tasks.items():
             seconds, last[name] = timed(task)
             best[name] = min(best[name], seconds)
@@ -106,12 +106,12 @@ def speed(case: str, rank: int) -> None:
     )
 
 
-def gains() -> None:
+def gains(cases: Sequence[str] = ("20newsgroups", "enron")) -> None:
     print(f"\n{'percent gained by the joint components':<44} " + "".join(f"{share:>9.1%}" for share in SHARES))
-    for case, rank in (("20newsgroups", 20), ("enron", 20)):
+    for case, rank in ((case, 20) for case in cases):
         X = read(case)
         print(f"{'low-rank approximation, ' + case + f', k = {rank}':<44} " + approximation_gains(X, rank), flush=True)
-    frame = polars.read_parquet(DATA / "regression" / "online_news_popularity_7928x58.parquet")
+    frame = polars.read_parquet(data_folder() / "regression" / "online_news_popularity_7928x58.parquet")
     y = np.log(frame["shares"].to_numpy().astype(np.float64))
     table = frame.drop("shares").to_numpy().astype(np.float64)
     table = (table - table.mean(axis=0)) / np.where(table.std(axis=0) > 0, table.std(axis=0), 1)
@@ -156,12 +156,16 @@ def rmse(model: PrincipalComponentRegression, X: np.ndarray, y: np.ndarray) -> f
     return float(np.sqrt(np.mean((model.predict(X) - y) ** 2)))
 
 
-def main() -> None:
+def speed(cases: Sequence[str] = ("20newsgroups", "reuters", "cbcl"), rounds: int = ROUNDS) -> None:
     print(f"{'data':<13} {'k':>4} {'method':<16} {'best':>8} {'ratio':>7} {'angle':>9} {'exchanges':>9}")
-    for case, rank in (("20newsgroups", 20), ("reuters", 20), ("cbcl", 20)):
-        speed(case, rank)
-    gains()
+    for case in cases:
+        speed_of(case, 20, rounds)
 
+
+PARTS = {
+    "speed": Part(speed, quick={"cases": ("cbcl",), "rounds": 1}),
+    "gains": Part(gains, quick={"cases": ("enron",)}),
+}
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, PARTS)

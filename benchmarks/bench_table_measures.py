@@ -1,9 +1,9 @@
 """Measures of a released table: time and memory on 200,000 x 20, the search beside scikit-learn's, rotations of real tables.
 
-    python benchmarks/bench_table_measures.py              # time and memory; --all: of the other attacks too
-    python benchmarks/bench_table_measures.py search       # nearest rows beside scikit-learn
-    python benchmarks/bench_table_measures.py rotation     # Table 7.5 of Thapa (2013)
-    python benchmarks/bench_table_measures.py chance       # how often attacks see a leak where there is none
+    scale      time and memory of all metrics and attacks
+    search     nearest rows beside scikit-learn
+    rotation   Table 7.5 of Thapa (2013)
+    chance     how often attacks see a leak where there is none
 
 Two tables: "factors", 20 columns that 5 factors explain but for a tenth, as tables of measurements are; and "independent", 20
 independent normal columns, the worst for any search. Releases have noise of 0.3 standard deviations.
@@ -11,14 +11,14 @@ independent normal columns, the worst for any search. Releases have noise of 0.3
 
 from __future__ import annotations
 
-import argparse
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
+from harness import Part, Quoted, main
 from numpy.typing import NDArray
 from real_data import data_folder
 
@@ -27,12 +27,14 @@ from tacit.measure import attacks
 from tacit.measure.neighbours import nearest
 
 ROWS, COLUMNS, SECONDS, GIGABYTES = 200_000, 20, 60, 4
-ROTATED = {
-    "iris": (4.833333, 9.36, 13.7234),
-    "winequality": (4.994767, 9.9823, 14.960135),
-    "spambase": (4.996522, 9.980656, 14.953054),
-}
-"""KnnM(5), KnnM(10) and KnnM(15) after a rotation, Table 7.5 of the thesis."""
+ROTATED = Quoted(
+    "KnnM(5), KnnM(10) and KnnM(15) after a rotation, Table 7.5 of Thapa (2013)",
+    {
+        "iris": (4.833333, 9.36, 13.7234),
+        "winequality": (4.994767, 9.9823, 14.960135),
+        "spambase": (4.996522, 9.980656, 14.953054),
+    },
+)
 
 
 def table(kind: str, n_rows: int, seed: int = 0) -> NDArray[np.float64]:
@@ -48,14 +50,13 @@ def noisy(original: NDArray[np.float64], level: float = 0.3, seed: int = 1) -> N
     return original + level * original.std(axis=0) * noise
 
 
-def scale(n_rows: int, everything: bool) -> None:
+def scale(n_rows: int = ROWS) -> None:
     for kind in ("factors", "independent"):
         print(f"\n{kind}: {n_rows:,} x {COLUMNS}\n{'':<32} {'value':>12} {'wall s':>8} {'CPU s':>8}")
         original = table(kind, n_rows)
         released = noisy(original)
         time_asked(original, released)
-        if everything:
-            time_others(original, released)
+        time_others(original, released)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(f"peak memory so far {peak:.2f} GB, asked: {GIGABYTES} GB", flush=True)
 
@@ -89,7 +90,7 @@ def timed(name: str, action: Callable[..., Any], *tables: NDArray[np.float64], *
     return spent
 
 
-def search(n_rows: int) -> None:
+def search(n_rows: int = ROWS) -> None:
     """The 10 nearest of 1,000 rows among all; CPU time, building a tree included."""
     from sklearn.neighbors import NearestNeighbors
 
@@ -113,19 +114,19 @@ def search(n_rows: int) -> None:
             )
 
 
-def rotation() -> None:
+def rotation(tables: Sequence[str] = tuple(ROTATED)) -> None:
     from scipy.stats import ortho_group
 
-    for name, thesis in ROTATED.items():
+    for name, thesis in ((name, ROTATED[name]) for name in tables):
         frame = pl.read_csv(data_folder() / "uci" / f"{name}.csv.gz").select(pl.selectors.numeric())
         values = frame.drop([column for column in ("y", "quality", "is_red") if column in frame.columns]).to_numpy()
         turned = values.astype(float) @ ortho_group.rvs(values.shape[1], random_state=0)
         for k, theirs in zip((5, 10, 15), thesis, strict=True):
             ours = measure.neighbour_overlap(values, turned, k, sample=None)
-            print(f"{name:<12} k = {k:>2}: tacit {ours:.6f}, thesis {theirs:.6f}")
+            print(f"{name:<12} k = {k:>2}: tacit {ours:.6f}, thesis* {theirs:.6f}")
 
 
-def chance(repeats: int) -> None:
+def chance(repeats: int = 200) -> None:
     """Independent tables of the same law: each attack should see a leak in 2.5% of the cases at most, but for luck."""
     counts: dict[str, int] = {}
     for seed in range(repeats):
@@ -136,18 +137,12 @@ def chance(repeats: int) -> None:
         print(f"{attack:<42} {count} leaks seen in {repeats} unrelated tables")
 
 
+PARTS = {
+    "scale": Part(scale, quick={"n_rows": 2000}),
+    "search": Part(search, quick={"n_rows": 5000}),
+    "rotation": Part(rotation, quick={"tables": ("iris",)}, quoted=(ROTATED,)),
+    "chance": Part(chance, quick={"repeats": 2}),
+}
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", default="scale", choices=["scale", "search", "rotation", "chance"])
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--repeats", type=int, default=200)
-    parser.add_argument("--all", action="store_true", help="time the other attacks and the clusters too")
-    options = parser.parse_args()
-    if options.part == "scale":
-        scale(options.rows, options.all)
-    elif options.part == "search":
-        search(options.rows)
-    elif options.part == "rotation":
-        rotation()
-    else:
-        chance(options.repeats)
+    main(__doc__, PARTS)

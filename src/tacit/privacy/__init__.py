@@ -1,4 +1,4 @@
-"""What a guarantee is, how it is computed, what noise earns it, and who has spent how much."""
+"""Guarantees: releases, accounting, exact noise, and the ledger of privacy budgets."""
 
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.calibration import gaussian_epsilon, gaussian_noise_multiplier
