@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check coverage bench clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,10 @@ check: $(VENV)/.installed-test
 
 test: check
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# Which lines and branches of src/ the suite runs; compiled loops and child processes are not traced.
+coverage: $(VENV)/.installed-test
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term
 
 # All parts of all benchmarks, beside their peers: hours. `make bench BENCH=--quick` only shows that they run.
 bench: $(VENV)/.installed-bench
