@@ -1,9 +1,9 @@
-# Two commands for a newcomer: `make demo` and `make test`. Both build their own environment in .venv.
+# For a newcomer: `make demo` and `make test`; while working: `make quick`. All build their own environment in .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check coverage bench clean
+.PHONY: demo test quick check coverage bench clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,12 @@ check: $(VENV)/.installed-test
 
 test: check
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# Lint, and the tests that are not marked slow: no types, under two minutes on two cores.
+quick: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 # Which lines and branches of src/ the suite runs; compiled loops and child processes are not traced.
 coverage: $(VENV)/.installed-test

@@ -84,6 +84,9 @@ def in_threads(parties: int, work: Callable[[ThreadTogether], Any], honest: int 
             results[index] = work(ThreadTogether(QueueLink(index, names, queues), keys[index], honest or parties))
         except BaseException as error:
             errors.append(error)
+            for peer in range(parties):  # so that nobody waits for this one until the timeout
+                if peer != index:
+                    queues[index, peer].put((b"gone", b""))
 
     threads = [threading.Thread(target=party, args=(index,)) for index in range(parties)]
     for thread in threads:
