@@ -178,11 +178,14 @@ def _torch(name):
         import tacit.neural
 
         usual = {"epochs": 1, "hidden": (), "bounds": (0, 1)}
-        if name.endswith("Regressor"):
-            usual["target_bounds"] = (0, 1)
-        return getattr(tacit.neural, name)(**usual, **settings)
+        usual |= {"target_bounds": (0, 1)} if name.endswith("Regressor") else {"classes": (0, 1)}
+        return getattr(tacit.neural, name)(**{**usual, **settings})
 
     return make
+
+
+def _plain_classifier():
+    return _torch("PrivateBayesianClassifier")(epsilon=np.inf, classes=None)
 
 
 TABLE_MODELS = {
@@ -313,13 +316,18 @@ NETWORKS = {
     "PrivateBayesianClassifier: an unknown class": lambda _: _torch("PrivateBayesianClassifier")(
         classes=["a", "b"]
     ).fit(GOOD, LABELS),
-    "PrivateBayesianClassifier: one class": lambda _: _torch("PrivateBayesianClassifier")().fit(GOOD, [LABEL] * 40),
-    "PrivateBayesianClassifier: numbers as classes": lambda _: _torch("PrivateBayesianClassifier")().fit(
+    "PrivateBayesianClassifier: numbers that are no classes": lambda _: _torch("PrivateBayesianClassifier")().fit(
         GOOD, GOOD[:, 0] + NUMBER
     ),
     "PrivateBayesianClassifier: NaN": lambda _: _torch("PrivateBayesianClassifier")().fit(
         GOOD, np.where(TARGET, np.nan, NUMBER)
     ),
+    "PrivateBayesianClassifier: no classes": lambda _: _torch("PrivateBayesianClassifier")(classes=None).fit(
+        GOOD, LABELS
+    ),
+    "PrivateBayesianClassifier, plain: one class": lambda _: _plain_classifier().fit(GOOD, [LABEL] * 40),
+    "PrivateBayesianClassifier, plain: numbers": lambda _: _plain_classifier().fit(GOOD, GOOD[:, 0] + NUMBER),
+    "PrivateBayesianClassifier, plain: NaN": lambda _: _plain_classifier().fit(GOOD, np.where(TARGET, np.nan, NUMBER)),
     "PrivateBayesianClassifier: too few labels": lambda _: _torch("PrivateBayesianClassifier")().fit(MANY, LABELS),
     "PrivateBayesianClassifier: two labels": lambda _: _torch("PrivateBayesianClassifier")().fit(
         MANY, np.full((COUNT, 2), LABEL)

@@ -54,9 +54,15 @@ def test_the_module_given_is_left_alone():
     assert next(module.parameters()).dtype == torch.float32
 
 
+class Uncopied(nn.Linear):
+    def __deepcopy__(self, memo):
+        raise RuntimeError("not supported")
+
+
 @pytest.mark.parametrize(
     ("module", "message"),
     [
+        (Uncopied(4, 2), "copied and converted to float64; got RuntimeError: not supported"),
         ("a network", "torch.nn.Module"),
         (nn.Linear(4, 5), "2 numbers per example.*shape .4, 5."),
         (nn.Linear(7, 2), "rows of 4 numbers"),

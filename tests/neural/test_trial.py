@@ -186,7 +186,6 @@ REFUSED = {
     "overwrites what is needed": (OverwritesWhatIsNeeded, "differentiated by autograd.*inplace"),
     "never finite": (NeverFinite, "finite gradients"),
     "fails": (Fails, "applied to rows of 6 numbers; got KeyError"),
-    "not to be copied": (lambda: nn.Sequential(Uncopied(6, 2)), "copied"),
 }
 
 
@@ -197,11 +196,6 @@ class FirstOf(nn.Module):
 
     def forward(self, x):
         return self.inner(x)[0]
-
-
-class Uncopied(nn.Linear):
-    def __deepcopy__(self, memo):
-        raise RuntimeError("not supported")
 
 
 @pytest.fixture
