@@ -4,10 +4,13 @@ import copy
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tacit
+from tacit import PrivateMoments
 from tacit.errors import InvalidInputError, TacitError, UnaccountableError
 from tacit.privacy import (
     Accountant,
@@ -204,6 +207,48 @@ def test_releases_survive_json_and_nothing_less(release):
                 continue
             with pytest.raises((InvalidInputError, UnaccountableError)):
                 release_from_dict({**record, name: wrong})
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.npz"
+    PrivateMoments(epsilon=1.0).fit(np.random.default_rng(0).random((50, 3))).save(path)
+    with np.load(path) as archive:
+        return dict(archive)
+
+
+def load_changed(tmp_path, entries, header):
+    np.savez(
+        tmp_path / "changed.npz", **entries, **{"model.json": np.frombuffer(json.dumps(header).encode(), np.uint8)}
+    )
+    return tacit.load(tmp_path / "changed.npz")
+
+
+def test_a_model_file_without_any_one_part_is_refused(tmp_path, model_file):
+    """Every field of the header, every parameter and every array is needed; none is replaced by a default."""
+    entries = {name: array for name, array in model_file.items() if name != "model.json"}
+    header = json.loads(model_file["model.json"].tobytes())
+    assert load_changed(tmp_path, entries, header).guarantee_.epsilon <= 1.0
+    assert header["parameters"]
+    for path in [(name,) for name in header] + [("parameters", name) for name in header["parameters"]]:
+        changed = copy.deepcopy(header)
+        del parent_of(changed, path)[path[-1]]
+        with pytest.raises(InvalidInputError):
+            load_changed(tmp_path, entries, changed)
+    for name in entries:
+        with pytest.raises(InvalidInputError):
+            load_changed(tmp_path, {key: array for key, array in entries.items() if key != name}, header)
+
+
+@pytest.mark.parametrize("place", [(), ("parameters",), ("values",), ("guarantee",)])
+def test_a_model_file_with_something_more_is_refused(tmp_path, model_file, place):
+    entries = {name: array for name, array in model_file.items() if name != "model.json"}
+    header = json.loads(model_file["model.json"].tobytes())
+    parent_of(header, (*place, "more"))["more"] = 1
+    with pytest.raises(InvalidInputError, match="1 unknown field"):
+        load_changed(tmp_path, entries, header)
+    with pytest.raises(InvalidInputError, match="exactly the arrays"):
+        load_changed(tmp_path, {**entries, "more": np.ones(2)}, json.loads(model_file["model.json"].tobytes()))
 
 
 @pytest.mark.parametrize("record", [None, [], "gaussian", 3, [("kind", "gaussian")]])

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +31,7 @@ from tacit.data.schema import CategoryColumn, IntegerColumn, NumberColumn, Table
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.base import Estimator, Result, in_file
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.records import checked_record, is_integer, is_record, is_text
 
 FORMAT, VERSION = "tacit model", 2
 STORED_KINDS = "biufcmMSU"
@@ -38,6 +39,12 @@ STORED_KINDS = "biufcmMSU"
 
 RECORDS = {cls.__name__: cls for cls in (NumberColumn, IntegerColumn, CategoryColumn, TableSchema)}
 """Public parameters that are records of plain values."""
+
+HEADER = {
+    **{"format": is_text, "version": is_integer, "tacit": is_text, "class": is_text},
+    **{"parameters": is_record, "values": is_record, "guarantee": is_record},
+}
+"""Every field of a file's header, all of them required, with its type."""
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -122,13 +129,12 @@ class SavedModel(Estimator):
     @classmethod
     def _restore(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return a fitted estimator from what `save` wrote."""
-        for name in (*header["parameters"], *header["values"]):
-            if name not in in_file(cls) and name not in cls._released:
-                raise InvalidInputError(
-                    f"public parameters and released values of {cls.__name__}",
-                    parameter(name),
-                    "The file is not one that tacit wrote.",
-                )
+        checked_record(
+            header["parameters"], f"the parameters of {cls.__name__}", dict.fromkeys(in_file(cls), _anything)
+        )
+        # not every fit releases every value, so that none is required here
+        released = dict.fromkeys(set(header["values"]) & set(cls._released), _anything)
+        checked_record(header["values"], f"the released values of {cls.__name__}", released)
         try:
             parameters, values = (
                 {name: decode(value, arrays) for name, value in header[part].items()}
@@ -164,6 +170,13 @@ def read_model(path: str | os.PathLike[str], classes: Mapping[str, Any]) -> tupl
             f"a {FORMAT!r} of version {VERSION} with a class among {sorted(classes)}",
             parameter(stated),
             "Read it with the version of tacit that wrote it.",
+        )
+    checked_record(header, "the header of a model file", HEADER)
+    if set(_array_names([header["parameters"], header["values"]])) != set(arrays):
+        raise InvalidInputError(
+            "a model file with exactly the arrays that its header names",
+            words("a file with others"),
+            "The file is damaged or not one that tacit wrote.",
         )
     return header, arrays
 
@@ -214,6 +227,21 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         return arrays[content]
     found = decode(content, arrays)
     return RECORDS[mark](**found) if mark in RECORDS else COLLECTIONS[mark](found)
+
+
+def _array_names(value: Any) -> Iterator[str]:
+    """Return the names of the arrays in what `encode` returned."""
+    if isinstance(value, dict):
+        if isinstance(value.get("array"), str):
+            yield value["array"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _array_names(item)
+
+
+def _anything(value: object) -> bool:
+    return True
 
 
 def _objects(items: list[Any]) -> NDArray[Any]:

@@ -149,14 +149,15 @@ class Guarantee:
 
     def _bound(self) -> list[str]:
         change = _CHANGE[self.adjacency, self.unit]
+        epsilon, delta = shown_epsilon(self.epsilon), shown_delta(self.delta)
+        stated = f"This is differential privacy per {self.unit} with epsilon {epsilon} and delta {delta}."
         if not self.releases:
-            return [f"Nothing was released, so {change} changes no result."]
+            return [f"Nothing was released, so {change} changes no result.", stated]
         count = sum(release.count for release in self.releases)
         return [
             f"{change[0].upper()}{change[1:]} changes the probability of any result by at most a factor of "
-            f"{shown_factor(self.epsilon)}, plus {shown_delta(self.delta)}.",
-            f"This is differential privacy per {self.unit} with epsilon {shown_epsilon(self.epsilon)} and delta "
-            f"{shown_delta(self.delta)}.",
+            f"{shown_factor(self.epsilon)}, plus {delta}.",
+            stated,
             f"It was computed from {count} recorded release{'s' if count != 1 else ''} by {self.accountant}.",
         ]
 

@@ -17,34 +17,39 @@ OTHER_VERSION = "The record is incomplete, was changed, or comes from another ve
 
 
 def is_text(value: object) -> bool:
-    """Whether `value` is a string."""
+    """Return whether `value` is a string."""
     return isinstance(value, str)
 
 
 def is_integer(value: object) -> bool:
-    """Whether `value` is an integer; True and False are not."""
+    """Return whether `value` is an integer; True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """Whether `value` is a finite number that a float can hold; True and False are not."""
+    """Return whether `value` is a finite number that a float can hold; True and False are not."""
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_number_or_none(value: object) -> bool:
-    """Whether `value` is a finite number or None."""
+    """Return whether `value` is a finite number or None."""
     return value is None or is_number(value)
 
 
+def is_record(value: object) -> bool:
+    """Return whether `value` is a dict."""
+    return isinstance(value, dict)
+
+
 def is_list_of_texts(value: object) -> bool:
-    """Whether `value` is a list of strings."""
+    """Return whether `value` is a list of strings."""
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def is_list_of_records(value: object) -> bool:
-    """Whether `value` is a list of dicts."""
+    """Return whether `value` is a list of dicts."""
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
