@@ -11,7 +11,8 @@ from tacit.data import make_ratings
 from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
 from tacit.factor.noisy_moments.posterior import ItemPosterior, loadings
 from tacit.factor.noisy_moments.shrinkage import first_biases
-from tacit.privacy import gaussian_noise_multiplier
+from tacit.factor.ratings.user_budgets import UserBudgets
+from tacit.privacy import GaussianRelease, Guarantee, gaussian_noise_multiplier
 from tacit.testing import check_neighbours
 
 CATALOGUE = list(range(40))
@@ -111,6 +112,15 @@ def test_every_user_has_a_guarantee():
         PrivateRecommender(2, epsilon={0: 1.0}).fit(USERS, ITEMS, RATINGS)
     with pytest.raises(InvalidInputError, match="each user"):
         PrivateRecommender(2, epsilon=[1.0, 2.0]).fit(USERS, ITEMS, RATINGS)
+
+
+def test_a_users_own_guarantee_needs_the_same_trust_as_the_whole():
+    whole = Guarantee.from_releases(
+        [GaussianRelease(noise_multiplier=5.0)], delta=1e-6, unit="user", trust="It holds against outsiders only"
+    )
+    own = UserBudgets(8.0, np.array([0.5]), 0.01).guarantee(whole, 0)
+    assert own.epsilon < whole.epsilon
+    assert (own.trust, own.unit) == (whole.trust, "user")
 
 
 def test_one_rating_moves_the_gradients_by_their_bound():

@@ -162,7 +162,7 @@ def test_a_locked_ledger_is_an_error_that_says_so(ledger: Ledger) -> None:
     holder = sqlite3.connect(ledger.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     started = time.monotonic()
-    with pytest.raises(LedgerError, match=r"free within 0\.2 s.*locked by another process"):
+    with pytest.raises(LedgerError, match=r"unlocked within 0\.2 s.*locked by another process"):
         impatient.charge("films", PLAN, "now")
     assert 0.15 < time.monotonic() - started < 5
     assert impatient.remaining("films").spent == 0.0  # reading goes on

@@ -53,7 +53,12 @@ class UserBudgets(Undisclosed):
             if isinstance(release, GaussianRelease)
         ]
         return Guarantee.from_releases(
-            releases, delta=whole.delta, unit=whole.unit, adjacency=whole.adjacency, assumptions=whole.assumptions
+            releases,
+            delta=whole.delta,
+            unit=whole.unit,
+            adjacency=whole.adjacency,
+            trust=whole.trust,
+            assumptions=whole.assumptions,
         )
 
 
