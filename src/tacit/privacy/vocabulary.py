@@ -72,10 +72,13 @@ MOST_WORDS = 2**40
 """More different words than there can be. It enters the (tiny) cost of the grid in place of the true number, which is
 private."""
 _WORD = re.compile(r"(?u)\b\w\w+\b")
-"""What a term is; scikit-learn's CountVectorizer has the same."""
+"""A term, as in scikit-learn's CountVectorizer."""
 THRESHOLD_SHARE = 0.2
-"""Share of delta for words of single documents; the rest is for the noise. The threshold grows with its root-logarithm only."""
+"""Fraction of delta for words of single documents; the noise gets the rest. The threshold grows only with the square root
+of the logarithm of its inverse, so that the exact value matters little."""
 MOST_NAMED = 50
+"""Default number of words that a document may name: a convention, no measurement of the best number is recorded. More
+words find rarer ones in long documents, and raise the noise with their square root."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,7 @@ def distinct_words(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Rest:
-    """What is left of a budget for full-batch Gaussian sums: give both to a private estimator."""
+    """The budget that is left for full-batch Gaussian sums: pass both numbers to a private estimator."""
 
     epsilon: float
     delta: float
@@ -187,20 +190,20 @@ class Rest:
 
 @dataclass(frozen=True, eq=False)
 class PaidVocabulary:
-    """Words that many documents have, and noisy numbers of these documents.
+    """Words that many documents use, with the noisy numbers of these documents.
 
     Attributes
     ----------
     terms : tuple of str
     document_counts : ndarray of shape (n_terms,)
-        Noisy numbers of documents that *named* each term: with more than `most_named` different words, a document
-        names a part of them.
+        Noisy numbers of documents that *named* each term. A document with more than `most_named` different words names
+        a part of them.
     n_documents : float
-        Noisy.
+        Noisy number of documents.
     guarantee : Guarantee
-        Of the vocabulary alone.
+        The guarantee of the vocabulary alone.
     rest : Rest or None
-        What a fit may still spend so that both together keep to the budget.
+        What a fit may still spend so that both together stay within the budget.
     """
 
     terms: tuple[str, ...]
@@ -211,7 +214,7 @@ class PaidVocabulary:
 
     @property
     def idf(self) -> NDArray[np.float64]:
-        """Inverse document frequencies, as `tacit.data.tfidf` has them, of the noisy numbers: free."""
+        """Inverse document frequencies of the noisy numbers, as in `tacit.data.tfidf`; computing them costs nothing."""
         counted: NDArray[np.float64] = np.log((1 + max(self.n_documents, 1.0)) / (1 + self.document_counts))
         return 1 + np.maximum(counted, 0.0)
 
@@ -242,18 +245,18 @@ def private_vocabulary(
     purpose: str = "vocabulary",
     insecure_seed: int | None = None,
 ) -> PaidVocabulary:
-    """Learn which words the texts have, under differential privacy.
+    """Return words that enough texts use, with differential privacy.
 
     Parameters
     ----------
     texts : iterable of str
         The documents.
     epsilon, delta : float
-        For the vocabulary and, if `share` is less than 1, for a fit that uses it.
+        The budget of the vocabulary and, if `share` is less than 1, of a fit that uses it.
     share : float, default=1.0
         The vocabulary's part of the noise budget (of the sum of the inverse squared noise multipliers).
     most_named : int, default=50
-        A document names at most so many of its words, a fixed pseudo-random part if it has more.
+        Largest number of words that a document names. A document with more names a fixed pseudo-random part of them.
     adjacency : {"add-remove", "replace-one"}
     ledger : Ledger or path, optional
         Charged with **both** parts, before anything is computed.
@@ -267,7 +270,7 @@ def private_vocabulary(
     Privacy
     -------
     Unit: one document (a row). What leaves: the words that enough documents named, noisy numbers of these documents, and
-    the noisy number of all. Why the bound holds: see `tacit.privacy.vocabulary`. English stop words are left out by a
+    the noisy number of all. Why the bound holds: see `tacit.privacy.vocabulary`. English stop words are removed with a
     public list.
 
     Examples
@@ -308,9 +311,9 @@ def private_vocabulary(
 
 
 def named_words(text: str, most: int) -> frozenset[str]:
-    """Return the different words of a text; of too many, those that a hash of the text and the word puts first.
+    """Return the different words of a text; if there are too many, those with the smallest hash of text and word.
 
-    It depends on this text alone, and treats all words alike: no word of the language is preferred over texts.
+    The choice depends on this text alone and prefers no word of the language.
     """
     found = distinct_words(text)
     if len(found) <= most:
@@ -324,7 +327,7 @@ def named_words(text: str, most: int) -> frozenset[str]:
 
 
 def check_found(vocabulary: PaidVocabulary, least: int) -> PaidVocabulary:
-    """Refuse a vocabulary of fewer than `least` words, with what to do."""
+    """Return the vocabulary, or raise an error if it has fewer than `least` words."""
     if len(vocabulary.terms) < least:
         raise InvalidInputError(
             f"at least {least} words that enough documents have",
