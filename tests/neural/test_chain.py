@@ -40,7 +40,7 @@ def relu(width, hidden, classes):
         (lambda: perceptron(313, (77, 5), 3, 0), 313, 3),
         (lambda: relu(40, 130, 10), 40, 10),
         (lambda: nn.Linear(3, 2), 3, 2),
-        (lambda: nn.Linear(40_000, 2), 40_000, 2),  # so wide that torch splits the norm of a single row among threads
+        (lambda: nn.Linear(40_000, 2), 40_000, 2),  # wider than what torch gives to one thread
     ],
 )
 def test_results_do_not_depend_on_the_batch(build, width, classes, dtype, block):

@@ -484,6 +484,14 @@ class RootModule(nn.Module):
         return self.layer(torch.sqrt((self.scale * (x + 1)).abs()))
 
 
+class FailsForMany(Layered):
+    """A look-up that fails for rows that the trial draws, but not for the few that it differentiates first."""
+
+    def change(self, x):
+        places = torch.where(x.sum(dim=1, keepdim=True) > 1.5, 9, 1)
+        return x * torch.gather(torch.ones(len(x), 4, dtype=x.dtype), 1, places)
+
+
 class FailsForSome(Layered):
     """Fails for rows so rare that the trial does not draw one."""
 
@@ -503,6 +511,18 @@ def test_a_row_without_a_gradient_does_not_stop_a_fit(build, bad, ledger):
     assert 1.5 < ledger.remaining("rows").spent <= 2
     assert np.isfinite(model.weights_).all()
     assert 0 <= model.dropped_fraction_ < 0.05
+
+
+def test_a_module_that_fails_for_some_random_rows_is_trained_one_by_one():
+    learner = Learner(FailsForMany().double().eval())
+    rows = torch.rand(128, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(5)) * 2 - 1
+    rows[: trials.SINGLE] = -rows[: trials.SINGLE].abs()
+    fails = rows.sum(dim=1) > 1.5
+    assert 5 < int(fails.sum()) < 60
+    choose_engine(learner, rows, torch.arange(128) % 2, 1.0)
+    assert learner.engine is Engine.ONE_BY_ONE
+    _, losses = learner.clipped_totals(rows, torch.arange(128) % 2, 1.0)
+    assert torch.equal(losses.isnan(), fails)
 
 
 def test_a_regressor_is_tried_too(ledger):

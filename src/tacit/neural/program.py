@@ -162,6 +162,5 @@ def _check_finite(theta: torch.Tensor, step: int, steps: int) -> None:
         raise DivergedError(
             "finite weights",
             words(f"weights that are not finite numbers after step {step + 1} of {steps}"),
-            "The noisy count and the noisy gradients released up to this step are charged. Use a smaller step_size, or a "
-            "larger prior.",
+            "Use a smaller step_size, or a larger prior. What was released up to this step stays charged.",
         )
