@@ -59,9 +59,7 @@ CASES = [
     ),
     Case(
         "nmf by rounds, sparse mini-batches, replace-one",
-        PrivateNMF(
-            3, epsilon=3.0, row_norm=3.0, method="rounds", rounds=3, sampling_rate=0.4, adjacency="replace-one"
-        ),
+        PrivateNMF(3, epsilon=3.0, row_norm=3.0, method="rounds", rounds=3, sampling_rate=0.4, adjacency="replace-one"),
         COUNTS,
     ),
 ]
@@ -71,9 +69,33 @@ def network_cases():
     """Networks want labels: here a row's label follows from the row itself."""
     if find_spec("torch") is None:
         return [pytest.param(None, marks=pytest.mark.skip(reason="torch is not installed"), id="network")]
+    import torch
     from torch import nn
 
     from tacit.neural import PrivateBayesianClassifier, PrivateBayesianRegressor
+
+    class Recurrent(nn.Module):
+        """Its gradients are computed one by one; one of its layers works in place."""
+
+        def __init__(self):
+            super().__init__()
+            self.inner, self.outer = (
+                nn.GRU(5, 3, batch_first=True),
+                nn.Sequential(nn.ELU(inplace=True), nn.Linear(3, 2)),
+            )
+
+        def forward(self, x):
+            return self.outer(self.inner(x.reshape(len(x), 5, 5))[0][:, -1].clone())
+
+    class Root(nn.Module):
+        """The gradient of an empty image is not finite."""
+
+        def __init__(self):
+            super().__init__()
+            self.scale, self.layer = nn.Parameter(torch.ones(())), nn.Linear(1, 2)
+
+        def forward(self, x):
+            return self.layer(torch.sqrt(self.scale * (x + 1).sum(dim=1, keepdim=True)))
 
     class Labelled(PrivateBayesianClassifier):
         def fit(self, X):
@@ -95,6 +117,8 @@ def network_cases():
         Case("network, sgld, everyone", Labelled((), method="sgld", **{**few, "sampling_rate": 1.0}), IMAGES),
         Case("network for numbers", Numbered((6,), target_bounds=(0, 20), **fewest), IMAGES),
         Case("network, module", Labelled(module=convolution, method="dp-sgd", **few), IMAGES),
+        Case("network, recurrent", Labelled(module=Recurrent(), **few), IMAGES),
+        Case("network, gradient not finite", Labelled(module=Root(), **few), IMAGES),
     ]
 
 
