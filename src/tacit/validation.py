@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 import re
 import warnings
 from collections.abc import Iterable
@@ -29,6 +30,9 @@ _WITHOUT_VALUES = re.compile(
     r"|(float|int)\(\) argument must be a string(, a bytes-like object)? or a real number, not '\w+'"
 )
 """First lines of messages of scikit-learn and numpy that hold no values of the data; all others may."""
+
+SMALLEST = sys.float_info.min
+"""Probabilities below it have lost digits; accounting with them overflows."""
 
 
 def _is_real(value: object) -> bool:
@@ -68,7 +72,7 @@ def check_epsilon(value: object, *, infinite: bool = False) -> float:
 
 def check_delta(value: object) -> float:
     """Return a failure probability strictly between 0 and 1."""
-    if not _is_real(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]
+    if not _is_real(value) or not SMALLEST <= float(value) < 1:  # type: ignore[arg-type]
         raise InvalidInputError(
             "delta to be strictly between 0 and 1",
             parameter(value),
@@ -106,7 +110,7 @@ def warn_about_delta(delta: float, units: int) -> None:
 
 def check_rate(value: object, name: str = "sampling_rate") -> float:
     """Return a sampling rate in (0, 1]."""
-    if not _is_real(value) or not 0 < float(value) <= 1:  # type: ignore[arg-type]
+    if not _is_real(value) or not SMALLEST <= float(value) <= 1:  # type: ignore[arg-type]
         raise InvalidInputError(
             f"{name} to be in (0, 1]",
             parameter(value),

@@ -281,3 +281,9 @@ def test_a_delta_that_lets_the_sampled_go_unprotected_is_refused():
     with pytest.raises(InvalidInputError, match="below the probability that a unit is drawn"):
         gaussian_noise_multiplier(1.0, 1e-5, steps=4, sampling_rate=1e-7)
     assert gaussian_noise_multiplier(1.0, 1e-5, steps=4, sampling_rate=1e-5) > 0.1
+
+
+@pytest.mark.parametrize("edge", [{"delta": 2.2e-313}, {"sampling_rate": 2.2e-313}])
+def test_probabilities_that_have_lost_their_digits_are_refused(edge):
+    with pytest.raises(InvalidInputError, match="to be"):
+        gaussian_noise_multiplier(**{"epsilon": 1.77e14, "delta": 1e-6, "steps": 21696, **edge})
