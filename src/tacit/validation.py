@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
-import sys
 import re
+import sys
 import warnings
 from collections.abc import Iterable
 
