@@ -21,7 +21,7 @@ def demo(
     images: int = typer.Option(2000, help="Number of embedded images, one person each."),
     as_json: bool = options.JSON,
 ) -> None:
-    """Find the parts of images nobody may look at, and see what the privacy cost.
+    """Find the parts of private images, and show what privacy costs.
 
     Each of the embedded images stands for one person. Their mean and covariance are released with noise; the parts are
     factorised from these.

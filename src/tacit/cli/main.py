@@ -27,7 +27,7 @@ DEBUG = "TACIT_DEBUG"
 
 app = typer.Typer(
     name="tacit",
-    help="Factorise data that nobody may look at, with a guarantee you can check.",
+    help="Private matrix and tensor factorisation, with a guarantee that you can check.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
