@@ -280,7 +280,7 @@ def test_an_example_without_a_finite_gradient_contributes_exactly_zero(build, en
     for group, total in totals.items():
         assert float(only[group].abs().max()) == 0.0
         assert bool(torch.isfinite(total).all())
-        assert float(total.norm()) > 1.0
+        assert float(total.norm()) > 0.1
         # equal but for the rounding of 140 additions, whose order is another
         assert torch.allclose(total, without[group], rtol=1e-12, atol=1e-12)
 

@@ -327,7 +327,6 @@ ACCEPTED = {
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_gradients_of_what_is_accepted_are_those_of_plain_autograd(name):
-    torch.manual_seed(1)
     network = prepared(ACCEPTED[name](), 6, 2)
     untouched = copy.deepcopy(network)
     learner = Learner(network)
@@ -361,7 +360,6 @@ def test_gradients_of_what_is_accepted_are_those_of_plain_autograd(name):
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("name", ["in place", "in place by a function", "GRU", "LSTM", "item", "branches", "dropout"])
 def test_what_is_accepted_is_fitted_charged_saved_and_used(name, ledger, tmp_path):
-    torch.manual_seed(1)
     module = ACCEPTED[name]()
     model = PrivateBayesianClassifier(module=module, ledger=ledger, dataset="rows", **QUICK).fit(X, Y)
     assert 1.5 < ledger.remaining("rows").spent <= 2
@@ -505,7 +503,6 @@ class FailsForSome(Layered):
     ("build", "bad"), [(RootModule, np.zeros(6)), (FailsForSome, np.full(6, 0.725))], ids=["not finite", "fails"]
 )
 def test_a_row_without_a_gradient_does_not_stop_a_fit(build, bad, ledger):
-    torch.manual_seed(1)
     rows, labels = np.vstack([X, bad]), np.append(Y, 1)
     model = PrivateBayesianClassifier(module=build(), ledger=ledger, dataset="rows", **QUICK).fit(rows, labels)
     assert 1.5 < ledger.remaining("rows").spent <= 2
@@ -531,6 +528,5 @@ def test_a_regressor_is_tried_too(ledger):
     with pytest.raises(InvalidInputError, match="mixes the examples"):
         model.fit(X, X[:, :2])
     assert ledger.remaining("rows").spent == 0
-    torch.manual_seed(1)
     model = PrivateBayesianRegressor(module=Recurrent(nn.GRU), **settings).fit(X, X[:, :2])
     assert model.predict(X).shape == (120, 2)

@@ -1,0 +1,13 @@
+"""What the tests of networks share."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _same_start_every_time():
+    """Layers draw their start from torch's own generator."""
+    try:
+        import torch
+    except ImportError:
+        return
+    torch.manual_seed(0)
