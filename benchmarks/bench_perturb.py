@@ -98,9 +98,9 @@ def cluster_methods(target: float, n_clusters: int, seed: int) -> dict[str, Any]
         "ND": AdditiveNoise(kind="normal", **wanted),
         "SVD": TruncatedSVDRelease(**wanted),
         "NMF": NMFRelease(**wanted),
-        "CNMF": ConstrainedNMF(n_clusters=n_clusters, n_starts=STARTS, **wanted),
-        "SCNMF": ConstrainedNMF(n_clusters=n_clusters, n_starts=STARTS, sparsify=0.03, **wanted),
-        "ComNMF": CompressedNMF(n_clusters=n_clusters, n_starts=STARTS, **wanted),
+        "CNMF": ConstrainedNMF(n_clusters=n_clusters, n_init=STARTS, **wanted),
+        "SCNMF": ConstrainedNMF(n_clusters=n_clusters, n_init=STARTS, sparsify=0.03, **wanted),
+        "ComNMF": CompressedNMF(n_clusters=n_clusters, n_init=STARTS, **wanted),
     }
 
 
@@ -124,7 +124,7 @@ def clusters(tables: Sequence[str] = ("4.1, Yeast, level 1", "4.1, Yeast, level 
                 except InvalidInputError as error:
                     print(f"{method:<8} {target:>9.4f} {thesis:>9.2f} | {error.expected}")
                     break
-                found.append(100 * clustering_accuracy(A, released, n_clusters, n_starts=STARTS, random_state=seed))
+                found.append(100 * clustering_accuracy(A, released, n_clusters, n_init=STARTS, random_state=seed))
             else:
                 ranks = f"{rank_position(A, released):>7.1f} {rank_maintenance(A, released):>7.4f}"
                 mean, least = np.mean(found), min(found)
@@ -140,10 +140,8 @@ def clusters(tables: Sequence[str] = ("4.1, Yeast, level 1", "4.1, Yeast, level 
         ours = []
         for sparsify in (None, 0.03, 0.06):
             try:
-                model = ConstrainedNMF(
-                    n_clusters=10, n_starts=STARTS, sparsify=sparsify, target_distortion=target, **RAW
-                )
-                ours.append(f"{100 * clustering_accuracy(A, model.fit_transform(A), 10, n_starts=STARTS):.2f}")
+                model = ConstrainedNMF(n_clusters=10, n_init=STARTS, sparsify=sparsify, target_distortion=target, **RAW)
+                ours.append(f"{100 * clustering_accuracy(A, model.fit_transform(A), 10, n_init=STARTS):.2f}")
             except InvalidInputError as error:
                 ours.append(error.expected.split(": ")[-1])
         print(f"VD {target:.4f}: {thesis} | {', '.join(ours)}", flush=True)
@@ -151,7 +149,7 @@ def clusters(tables: Sequence[str] = ("4.1, Yeast, level 1", "4.1, Yeast, level 
 
 def clustering_agreement(A: np.ndarray, n_clusters: int, seed: int) -> float:
     one, other = (
-        cluster_labels((A,), n_clusters, n_starts=STARTS, random_state=number)[0] for number in (seed, seed + 1)
+        cluster_labels((A,), n_clusters, n_init=STARTS, random_state=number)[0] for number in (seed, seed + 1)
     )
     return label_agreement(one, other)
 

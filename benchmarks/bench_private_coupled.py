@@ -238,7 +238,13 @@ def _local(seed: int, epsilon: float, n_sites: int, sweeps: int, shape: float) -
     for given in (views, [tables[0], *views[1:]]):
         for noise in ("modelled", "naive"):
             model = LocalCountFactorization(
-                rank, noise=noise, sweeps=sweeps, burn=sweeps // 2, samples=50, shape=shape, random_state=seed
+                rank,
+                noise=noise,
+                sweeps=sweeps,
+                burn_in=sweeps // 2,
+                n_samples=50,
+                prior_shape=shape,
+                random_state=seed,
             )
             found.append(model.fit(given, observed=seen).score(tables[0], observed=~seen[0]))
     return found

@@ -22,7 +22,7 @@ FACES: dict[str, dict[str, object]] = {
     "rounds, 10, free start": {"method": "rounds", "rounds": 10},
     "rounds, 50, free start": {"method": "rounds", "rounds": 50},
     "rounds, 10, mini-batches at rate 0.2": {"method": "rounds", "rounds": 10, "sampling_rate": 0.2},
-    "rounds, 2, start from noisy moments": {"method": "rounds", "rounds": 2, "start": "noisy"},
+    "rounds, 2, start from noisy moments": {"method": "rounds", "rounds": 2, "init": "noisy"},
     "published, 100 rounds (NO guarantee)": {"method": "published", "rounds": 100},
 }
 
@@ -107,11 +107,11 @@ def topics(epsilons: Sequence[float] = EPSILONS) -> None:
 def overhead(repeats: int = 5) -> None:
     """The same program, with the same rounds, over a noisy channel and over a clear one."""
     from tacit.channel import Clear, Noisy, Plan, Split, Step, run
-    from tacit.factor.nmf.saha_imtiaz import free_start, rounds_program
+    from tacit.factor.nmf.saha_imtiaz import random_start, rounds_program
 
     X = np.load(data_folder() / "faces" / "cbcl_19x19.npz")["X"].astype(float)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    start = free_start(10, X.shape[1], np.random.default_rng(0))
+    start = random_start(10, X.shape[1], np.random.default_rng(0))
     split = Split(rounds=Step(10))
     settings = {"row_norm": 1.0, "outliers": None, "step": split["rounds"]}
     plan = Plan.for_budget(3.0, DELTA, steps=split)

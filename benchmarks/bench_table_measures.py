@@ -74,7 +74,7 @@ def time_asked(original: NDArray[np.float64], released: NDArray[np.float64]) -> 
 
 def time_others(original: NDArray[np.float64], released: NDArray[np.float64]) -> None:
     timed("linkage of every row", attacks.record_linkage, original, released, sample=None)
-    timed("clustering_accuracy", measure.clustering_accuracy, original, released, n_clusters=5, n_starts=3)
+    timed("clustering_accuracy", measure.clustering_accuracy, original, released, n_clusters=5, n_init=3)
     for attack in (
         *(attacks.spectral_filtering, attacks.noise_estimation, attacks.known_sample_regression),
         *(attacks.attribute_inference, attacks.membership),

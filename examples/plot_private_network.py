@@ -11,7 +11,7 @@ from tacit.report.figures import frontier
 X, y = load_digits(return_X_y=True)
 test = held_out_rows(X, y, fraction=0.2)  # decided for each row by itself, so the split costs no privacy
 train = ~test
-settings = {"hidden": (), "delta": 1e-4, "bounds": (0, 16), "classes": range(10), "sampling_rate": 0.2}
+settings = {"hidden": (), "delta": 1e-4, "feature_range": (0, 16), "classes": range(10), "sampling_rate": 0.2}
 
 plain = PrivateBayesianClassifier(epsilon=float("inf"), **settings).fit(X[train], y[train])
 epsilons = (0.5, 1.0, 2.0, 5.0, 10.0)

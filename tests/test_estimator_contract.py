@@ -83,24 +83,27 @@ CASES = {
         ("nothing",),
     ),
     "LocalCountFactorization": Case(
-        {"rank": 2, "sweeps": 6, "burn": 3, "samples": 2}, {"rate": 1.0}, ([COUNTS],), ([COUNTS - 100],)
+        {"n_components": 2, "sweeps": 6, "burn_in": 3, "n_samples": 2},
+        {"prior_rate": 1.0},
+        ([COUNTS],),
+        ([COUNTS - 100],),
     ),
     "PrivateMoments": Case({"row_norm": 2.5}, {"epsilon": np.inf}, (X,), (NAN,)),
     "PrivateNMF": Case(
-        {"n_components": 2, "method": "rounds", "rounds": 2, "start": RNG.random((2, 5)), "row_norm": 1.2},
-        {"method": "moments", "start": "free"},
+        {"n_components": 2, "method": "rounds", "rounds": 2, "init": RNG.random((2, 5)), "row_norm": 1.2},
+        {"method": "moments", "init": "random"},
         (X,),
         (NAN,),
     ),
     "PrivateRecommender": Case(
         {"n_factors": 2, "method": "gradient", "unit": "cell", "rounds": 2, "rating_range": (0.5, 5.5)},
-        {"method": "covariance", "unit": "user", "catalogue": [f"item-{item}" for item in range(12)]},
+        {"method": "moments", "unit": "user", "catalogue": [f"item-{item}" for item in range(12)]},
         (USERS, ITEMS, RATINGS),
         (USERS, ITEMS, RATINGS * np.nan),
     ),
     "PrivateCoupledFactorization": Case(
         {"ranks": {"r": 1}, "value_range": (0, 1), "shared": ("film",), "epsilon": 50.0},
-        {"method": "sgld", "steps": 3, "protect": "user"},
+        {"method": "sgld", "rounds": 3, "protect": "user"},
         ([RELATION],),
         ("nothing",),
     ),
@@ -111,13 +114,13 @@ CASES = {
         (NAN,),
     ),
     "PrivateBayesianClassifier": Case(
-        {"hidden": (3,), "classes": ("above", "below"), "epochs": 1, "samples": 2, "image_shape": (1, 5)},
+        {"hidden": (3,), "classes": ("above", "below"), "epochs": 1, "n_samples": 2, "image_shape": (1, 5)},
         {"method": "dp-sgd", "image_shape": None},
         (X, LABELS),
         (NAN, LABELS[:20]),
     ),
     "PrivateBayesianRegressor": Case(
-        {"hidden": (3,), "target_bounds": (0, 10), "epochs": 1, "samples": 2, "bounds": (0.0, 0.9)},
+        {"hidden": (3,), "target_range": (0, 10), "epochs": 1, "n_samples": 2, "feature_range": (0.0, 0.9)},
         {"method": "dp-sgd"},
         (X, Y),
         (NAN, Y[:20]),
@@ -284,7 +287,7 @@ def test_a_file_cannot_set_what_is_not_declared(place, tmp_path):
 
 
 def test_a_guarantee_can_be_extended_and_is_saved_so(tmp_path):
-    vocabulary = private_vocabulary(["the moon"] * 300, epsilon=1.0, delta=1e-5, share=0.5)
+    vocabulary = private_vocabulary(["the moon"] * 300, epsilon=1.0, delta=1e-5, fraction=0.5)
     model = made("PrivateMoments", **vars(vocabulary.rest)).fit(X)
     alone = model.guarantee_
     model.extend_guarantee("the moon is public", earlier=vocabulary)
@@ -379,7 +382,7 @@ def test_nothing_private_is_in_files_and_pickles(name, tmp_path):
 def test_budgets_of_single_users_are_not_in_the_file(tmp_path):
     budgets = {user: 1.0 + place / 128 for place, user in enumerate(np.unique(USERS).tolist())}
     for epsilon in (budgets, list(budgets.values())):
-        settings = {"method": "covariance", "unit": "user", "epsilon": epsilon}
+        settings = {"method": "moments", "unit": "user", "epsilon": epsilon}
         model = fitted("PrivateRecommender", **settings)
         for content in (saved(model, tmp_path), pickle.dumps(model)):
             assert b"planted-user" not in content
@@ -400,9 +403,7 @@ def test_later_changes_do_not_reach_the_file(name, tmp_path):
             value.clear()
         setattr(model, key, 3.25)
     model.guarantee_ = tacit.Guarantee.none("planted")
-    changed = {
-        key: 77 for key in model.get_params() if key in ("epsilon", "delta", "random_state", "n_components", "rank")
-    }
+    changed = {key: 77 for key in model.get_params() if key in ("epsilon", "delta", "random_state", "n_components")}
     model.set_params(**changed)
     assert saved(model, tmp_path) == before
     if name in PRIVATE:

@@ -177,8 +177,8 @@ def _torch(name):
         pytest.importorskip("torch")
         import tacit.neural
 
-        usual = {"epochs": 1, "hidden": (), "bounds": (0, 1)}
-        usual |= {"target_bounds": (0, 1)} if name.endswith("Regressor") else {"classes": (0, 1)}
+        usual = {"epochs": 1, "hidden": (), "feature_range": (0, 1)}
+        usual |= {"target_range": (0, 1)} if name.endswith("Regressor") else {"classes": (0, 1)}
         return getattr(tacit.neural, name)(**{**usual, **settings})
 
     return make
@@ -266,9 +266,9 @@ TABLES = {
     "NMF: a start with text": lambda _: tacit.NMF(1, init=np.full((1, 2), NUMBER)).fit(GOOD),
     "NMF: sparse and negative": lambda _: tacit.NMF(2).fit(sp.csr_array(NEGATIVE)),
     "PrivateNMF: negative entries": lambda _: tacit.PrivateNMF(2).fit(NEGATIVE),
-    "PrivateNMF: more rows than max_rows": lambda _: tacit.PrivateNMF(2, max_rows=100).fit(MANY),
+    "PrivateNMF: more rows than max_units": lambda _: tacit.PrivateNMF(2, max_units=100).fit(MANY),
     "PrivateNMF: too many components": lambda _: tacit.PrivateNMF(9).fit(MANY),
-    "PrivateMoments: more rows than max_rows": lambda _: tacit.PrivateMoments(max_rows=100).fit(MANY),
+    "PrivateMoments: more rows than max_units": lambda _: tacit.PrivateMoments(max_units=100).fit(MANY),
     "SVD: too many components": lambda _: tacit.SVD(9).fit(MANY),
     "PrincipalComponentRegression: text targets": lambda _: TABLE_MODELS["PrincipalComponentRegression"]().fit(
         GOOD, LABELS
@@ -296,7 +296,7 @@ TABLES = {
     "PrivateTable: numbers as text": lambda _: _private_table("a", CategoryColumn(("x", "y"))).fit(
         pl.DataFrame({"a": [NUMBER]})
     ),
-    "PrivateTable: more rows than max_rows": lambda _: _private_table("a", NumberColumn(0, 1), max_rows=100).fit(
+    "PrivateTable: more rows than max_units": lambda _: _private_table("a", NumberColumn(0, 1), max_units=100).fit(
         pl.DataFrame({"a": MANY[:, 0]})
     ),
     "CorrelationAware: an unknown class": lambda _: p.CorrelationAware(0.5, classes=["a", "b"]).fit(GOOD, LABELS),
@@ -338,8 +338,8 @@ NETWORKS = {
     "PrivateBayesianClassifier: images of two sizes": lambda _: _torch("PrivateBayesianClassifier")().fit(
         [np.full((4, COUNT), NUMBER), np.full((4, 5), NUMBER)], [0, 1]
     ),
-    "PrivateBayesianClassifier: more rows than max_rows": lambda _: _torch("PrivateBayesianClassifier")(
-        max_rows=100
+    "PrivateBayesianClassifier: more rows than max_units": lambda _: _torch("PrivateBayesianClassifier")(
+        max_units=100
     ).fit(MANY, np.arange(COUNT) % 2),
     "PrivateBayesianRegressor: text": lambda _: _torch("PrivateBayesianRegressor")().fit(GOOD, LABELS),
     "PrivateBayesianRegressor: NaN": lambda _: _torch("PrivateBayesianRegressor")().fit(
@@ -413,7 +413,7 @@ RATINGS = {
     "PrivateRecommender: too few budgets": lambda _: (
         _private().set_params(epsilon=[1.0]).fit(np.arange(COUNT), np.arange(COUNT) % 2, np.ones(COUNT))
     ),
-    "PrivateRecommender: more users than max_rows": lambda _: _private(max_rows=100).fit(
+    "PrivateRecommender: more users than max_units": lambda _: _private(max_units=100).fit(
         np.arange(COUNT), np.arange(COUNT) % 2, np.ones(COUNT)
     ),
     "PrivateRecommender: the guarantee of an unknown user": lambda _: (
@@ -478,8 +478,8 @@ RELATIONS = {
     "PrivateCoupledFactorization: an array in place of a relation": lambda _: PrivateCoupledFactorization(
         2, private="user", value_range=(0, 1)
     ).fit([[CELLS]]),
-    "PrivateCoupledFactorization: more users than max_rows": lambda _: PrivateCoupledFactorization(
-        1, private="user", value_range=(0, 1), divergence="euclid", max_rows=100
+    "PrivateCoupledFactorization: more users than max_units": lambda _: PrivateCoupledFactorization(
+        1, private="user", value_range=(0, 1), divergence="euclid", max_units=100
     ).fit([_relation(np.ones((COUNT, 2)), divergence="euclid")]),
     "LocallyPrivateCounts: fractions": lambda _: LocallyPrivateCounts(1.0).privatise([[1.0, NUMBER]]),
     "LocallyPrivateCounts: negative counts": lambda _: LocallyPrivateCounts(1.0).privatise([[1, -COUNT]]),
@@ -491,12 +491,12 @@ RELATIONS = {
     "LocallyPrivateCounts: a mask of another shape": lambda _: LocallyPrivateCounts(1.0).privatise(
         [[COUNT]], observed=[True]
     ),
-    "LocalCountFactorization: fractions": lambda _: LocalCountFactorization(1, sweeps=2, burn=0, samples=1).fit(
+    "LocalCountFactorization: fractions": lambda _: LocalCountFactorization(1, sweeps=2, burn_in=0, n_samples=1).fit(
         [[[NUMBER, 1.0]]]
     ),
-    "LocalCountFactorization: other columns": lambda _: LocalCountFactorization(1, sweeps=2, burn=0, samples=1).fit(
-        [np.ones((COUNT, 2), int), np.ones((COUNT, 3), int)]
-    ),
+    "LocalCountFactorization: other columns": lambda _: LocalCountFactorization(
+        1, sweeps=2, burn_in=0, n_samples=1
+    ).fit([np.ones((COUNT, 2), int), np.ones((COUNT, 3), int)]),
     "Outline: a line of something else": lambda _: Outline.parse(
         f"site=a; name={ID}; shape={COUNT},x; einsum=; factors="
     ),
@@ -770,12 +770,14 @@ REPORTS = {
     ),
     "compare_recommenders: other columns": lambda _: report.compare_recommenders(MIXED, 2, epsilon=1.0),
     "compare_coupled: an array": lambda _: report.compare_coupled([CELLS], 2),
-    "compare_networks: text": lambda _: _torch_module() and report.compare_networks(TEXTS, TARGET, bounds=(0, 1)),
+    "compare_networks: text": lambda _: (
+        _torch_module() and report.compare_networks(TEXTS, TARGET, feature_range=(0, 1))
+    ),
     "compare_networks: one class": lambda _: (
-        _torch_module() and report.compare_networks(GOOD, [LABEL] * 40, bounds=(0, 1))
+        _torch_module() and report.compare_networks(GOOD, [LABEL] * 40, feature_range=(0, 1))
     ),
     "compare_networks: an unknown class": lambda _: (
-        _torch_module() and report.compare_networks(GOOD, LABELS, classes=["a", "b"], bounds=(0, 1), epsilon=1.0)
+        _torch_module() and report.compare_networks(GOOD, LABELS, classes=["a", "b"], feature_range=(0, 1), epsilon=1.0)
     ),
     "perturb_table: text": lambda _: tables.perturb_table(MIXED, "nmf", level=1),
     "perturb_table: missing labels": lambda _: tables.perturb_table(
@@ -801,7 +803,7 @@ REPORTS = {
         _torch("PrivateBayesianClassifier")(epsilon=np.inf).fit(GOOD, TARGET).predict_proba(TEXTS)
     ),
     "LocalCountFactorization: likelihood of text": lambda _: (
-        LocalCountFactorization(1, sweeps=2, burn=0, samples=1).fit([np.ones((3, 2), int)]).score(TEXTS)
+        LocalCountFactorization(1, sweeps=2, burn_in=0, n_samples=1).fit([np.ones((3, 2), int)]).score(TEXTS)
     ),
 }
 
@@ -907,7 +909,7 @@ COMMANDS = {
     "fit neural: no bounds": lambda f: [_classes(f), "--label", "kind", "--epsilon", 1],
     "fit neural: pictures of two sizes": lambda f: [_pictures(f, 8, 9)],
     "fit neural: missing labels": lambda f: [
-        *(_csv(f, "x,y,kind", f"1,2,{LABEL}", "2,3,", "3,4,b"), "--label", "kind", "--low", 0, "--high", 1),
+        *(_csv(f, "x,y,kind", f"1,2,{LABEL}", "2,3,", "3,4,b"), "--label", "kind", "--feature-range", "0:1"),
     ],
     "recommend: an unknown user": lambda f: [
         _model(f),
@@ -1178,7 +1180,7 @@ def test_notebooks_show_of_a_private_model_what_may_be_released():
     assert not re.search("zebedee", page, re.IGNORECASE)
     page = tacit.PrivateNMF(2).fit(GOOD)._repr_html_()
     assert "components_" in page
-    assert "clipped_share_" not in page
+    assert "clipped_fraction_" not in page
 
 
 PUBLIC_HOLDERS = {

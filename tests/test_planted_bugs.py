@@ -798,7 +798,7 @@ MUTANTS = [
     Mutant("size", "the exact count divides the mean", "moments", wrapped(moments, "moments_program", exact_count)),
     Mutant("size", "delta is 1/(1000 n)", "moments", parameter_from_rows("delta", lambda X: 1e-3 / len(X))),
     Mutant("size", "epsilon grows with n", "moments", parameter_from_rows("epsilon", lambda X: len(X) / 60)),
-    Mutant("size", "max_rows is n", "moments", parameter_from_rows("max_rows", len)),
+    Mutant("size", "max_units is n", "moments", parameter_from_rows("max_units", len)),
     Mutant(
         "size",
         "row_norm is the largest norm",

@@ -39,11 +39,11 @@ CASES = [
     Case("nmf", PrivateNMF(3, epsilon=30.0, row_norm=2.0), IMAGES),
     Case("nmf, replace-one", PrivateNMF(3, epsilon=30.0, row_norm=2.0, adjacency="replace-one"), IMAGES),
     Case("nmf, outliers", PrivateNMF(3, epsilon=30.0, row_norm=2.0, outliers=0.2), IMAGES),
-    Case("nmf, sparse", PrivateNMF(3, epsilon=30.0, row_norm=3.0, most_columns=12), COUNTS),
+    Case("nmf, sparse", PrivateNMF(3, epsilon=30.0, row_norm=3.0, max_columns=12), COUNTS),
     Case("nmf by rounds", PrivateNMF(3, epsilon=30.0, row_norm=2.0, method="rounds", rounds=4), IMAGES),
     Case(
         "nmf by rounds, noisy start",
-        PrivateNMF(3, epsilon=30.0, row_norm=2.0, method="rounds", rounds=2, start="noisy"),
+        PrivateNMF(3, epsilon=30.0, row_norm=2.0, method="rounds", rounds=2, init="noisy"),
         IMAGES,
     ),
     Case(
@@ -105,7 +105,7 @@ def network_cases():
         def fit(self, X):
             return super().fit(X, X.sum(axis=1))
 
-    fewest = {"epsilon": 5.0, "clip": 0.1, "epochs": 1.6, "sampling_rate": 0.4, "samples": 2}
+    fewest = {"epsilon": 5.0, "clip": 0.1, "epochs": 1.6, "sampling_rate": 0.4, "n_samples": 2}
     few = {**fewest, "classes": (0, 1)}
     convolution = nn.Sequential(
         nn.Unflatten(1, (1, 5, 5)), nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(18, 2)
@@ -115,7 +115,7 @@ def network_cases():
         Case("network, replace-one", Labelled((6,), adjacency="replace-one", **few), IMAGES),
         Case("network, per layer", Labelled((6, 4), per_layer=True, **few), IMAGES),
         Case("network, sgld, everyone", Labelled((), method="sgld", **{**few, "sampling_rate": 1.0}), IMAGES),
-        Case("network for numbers", Numbered((6,), target_bounds=(0, 20), **fewest), IMAGES),
+        Case("network for numbers", Numbered((6,), target_range=(0, 20), **fewest), IMAGES),
         Case("network, module", Labelled(module=convolution, method="dp-sgd", **few), IMAGES),
         Case("network, recurrent", Labelled(module=Recurrent(), **few), IMAGES),
         Case("network, gradient not finite", Labelled(module=Root(), **few), IMAGES),
@@ -213,7 +213,7 @@ def coupled_neighbours(unit, adjacency):
     return [(first, second) for first in tables for second in tables if first is not second]
 
 
-SGLD = {"method": "sgld", "epsilon": 5.0, "steps": 6, "sampling_rate": 0.5, "clip": 0.5}
+SGLD = {"method": "sgld", "epsilon": 5.0, "rounds": 6, "sampling_rate": 0.5, "clip": 0.5}
 COUPLED = [
     ("users", {}),
     ("users, replace-one", {"adjacency": "replace-one"}),
@@ -236,7 +236,7 @@ COUPLED = [
 def test_coupled_neighbours_are_treated_as_promised(settings):
     # a large epsilon, so that no part of the method is left out for fear of the noise
     model = PrivateCoupledFactorization(
-        {"r": 2}, **{"epsilon": 400.0, **settings}, value_range=(-1, 1), popular=6, insecure_seed=5
+        {"r": 2}, **{"epsilon": 400.0, **settings}, value_range=(-1, 1), max_columns=6, insecure_seed=5
     )
 
     def fit(relations):
@@ -280,7 +280,7 @@ def test_a_sample_of_nobody_is_no_accident(case):
 @pytest.mark.parametrize("settings", [one for _, one in COUPLED if one.get("method") == "sgld"])
 def test_a_coupled_sample_of_nobody_is_no_accident(settings, divergence):
     low = -1.0 if divergence == "euclid" else 0.0
-    model = PrivateCoupledFactorization({"r": 2}, **settings, value_range=(low, 1), popular=6)
+    model = PrivateCoupledFactorization({"r": 2}, **settings, value_range=(low, 1), max_columns=6)
     cells, values = coupled_cells()
     epsilon, numbers = fit_on_nobody(model, coupled_relations(cells, np.maximum(values, low), divergence))
     assert 0 < epsilon <= 5.0 * (1 + 1e-9)

@@ -92,10 +92,8 @@ def test_fit_neural(place, tmp_path, given_to):
             "y",
             "--classes",
             "0,1",
-            "--low",
-            0,
-            "--high",
-            1,
+            "--feature-range",
+            "0:1",
         )
         arguments += ("--hidden", "none", "--epsilon", 1, "--delta", 1e-5, "--epochs", 2, "--sampling-rate", 0.5)
         run(*arguments, "--output", tmp_path / name)

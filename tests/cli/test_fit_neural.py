@@ -50,7 +50,7 @@ def test_a_private_network_from_a_table(table, tmp_path):
         "digit",
         "--epsilon",
         3,
-        "--bounds",
+        "--feature-range",
         bounds,
         *DIGITS,
         *QUICK,
@@ -61,7 +61,7 @@ def test_a_private_network_from_a_table(table, tmp_path):
     assert found.returncode == 0, found.stderr
     result = json.loads(found.stdout)
     assert 2.9 < result["guarantee"]["epsilon"] <= 3
-    assert "the bounds of the features are public" in result["guarantee"]["sentence"]
+    assert "the range of the features is public" in result["guarantee"]["sentence"]
     assert result["classes"] == [str(digit) for digit in range(10)]
     assert result["measures"]["accuracy"] > 0.5
     assert result["measures"]["accuracy without privacy"] > 0.8
@@ -118,7 +118,7 @@ def test_without_epsilon_there_is_no_privacy_and_the_output_says_so(tmp_path):
 def test_the_ledger_is_charged(table, tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("digits", epsilon=2.0, delta=1e-4)
-    args = ("fit", "neural", table, "--label", "digit", "--epsilon", 1.5, "--low", 0, "--high", 16, *DIGITS, *QUICK)
+    args = ("fit", "neural", table, "--label", "digit", "--epsilon", 1.5, "--feature-range", "0:16", *DIGITS, *QUICK)
     spent = ("--ledger", tmp_path / "ledger.db", "--dataset", "digits")
     assert invoke(*args, *spent, "--output", tmp_path / "out").exit_code == 0
     assert 1.4 < ledger.remaining("digits").spent <= 1.5
@@ -165,10 +165,8 @@ def test_numbers_in_a_public_range(tmp_path):
         "dose",
         "--label-range",
         "0:100",
-        "--low",
-        0,
-        "--high",
-        1,
+        "--feature-range",
+        "0:1",
         "--epsilon",
         2,
         "--epochs",
@@ -190,7 +188,7 @@ def test_numbers_in_a_public_range(tmp_path):
 
 
 def test_a_range_of_labels_that_is_none_or_is_for_names_is_refused(table, tmp_path):
-    plain = ("--label", "digit", "--low", 0, "--high", 16, "--output", tmp_path / "out")
+    plain = ("--label", "digit", "--feature-range", "0:16", "--output", tmp_path / "out")
     found = invoke("fit", "neural", table, *plain, "--label-range", "low")
     assert "--label-range LOW:HIGH" in str(found.exception)
     frame = pl.DataFrame({"a": [0.1, 0.2, 0.3, 0.4], "name": ["x", "y", "x", "y"]})

@@ -188,7 +188,7 @@ def test_a_private_classifier_needs_its_classes(tmp_path):
     random = np.random.default_rng(0)
     frame = pl.DataFrame({"a": random.random(300), "y": random.integers(0, 2, 300)})
     frame.write_csv(tmp_path / "rows.csv")
-    arguments = ("fit", "neural", tmp_path / "rows.csv", "--label", "y", "--low", 0, "--high", 1, "--hidden", "none")
+    arguments = ("fit", "neural", tmp_path / "rows.csv", "--label", "y", "--feature-range", "0:1", "--hidden", "none")
     arguments += ("--epsilon", 1, "--epochs", 1, "--sampling-rate", 0.5, "--json")
     found = invoke(*arguments, "--output", tmp_path / "out")
     assert "the classes for a private fit" in str(found.exception)

@@ -133,7 +133,7 @@ def test_refitting_without_a_ledger_says_that_it_is_a_second_release():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"epsilon": 0}, {"epsilon": -1}, {"epsilon": np.nan}, {"delta": 0}, {"row_norm": 0}, {"max_rows": 10}]
+    "settings", [{"epsilon": 0}, {"epsilon": -1}, {"epsilon": np.nan}, {"delta": 0}, {"row_norm": 0}, {"max_units": 10}]
 )
 def test_bad_parameters(settings):
     with pytest.raises(InvalidInputError):

@@ -23,7 +23,7 @@ X, Y = load_digits(return_X_y=True)
 TRAIN, TEST = slice(0, 1400), slice(1400, None)
 INF = math.inf
 DIGITS = tuple(range(10))
-QUICK = {"bounds": (0, 16), "sampling_rate": 0.2, "epochs": 2.0, "delta": 1e-4, "classes": DIGITS}
+QUICK = {"feature_range": (0, 16), "sampling_rate": 0.2, "epochs": 2.0, "delta": 1e-4, "classes": DIGITS}
 
 
 def classifier(*hidden, **settings):
@@ -32,12 +32,12 @@ def classifier(*hidden, **settings):
 
 @pytest.fixture(scope="module")
 def plain():
-    return classifier(64, epsilon=INF, epochs=20.0, samples=6).fit(X[TRAIN], Y[TRAIN])
+    return classifier(64, epsilon=INF, epochs=20.0, n_samples=6).fit(X[TRAIN], Y[TRAIN])
 
 
 @pytest.fixture(scope="module")
 def private():
-    return classifier(8, epsilon=2.0, samples=3).fit(X[TRAIN], Y[TRAIN])
+    return classifier(8, epsilon=2.0, n_samples=3).fit(X[TRAIN], Y[TRAIN])
 
 
 def test_without_noise_digits_are_learned(plain):
@@ -49,7 +49,7 @@ def test_without_noise_digits_are_learned(plain):
 
 
 def test_the_average_is_at_least_as_well_calibrated_as_one_sample():
-    model = classifier(64, epsilon=INF, epochs=30.0, samples=8, method="sgld", step_size=0.5).fit(X[TRAIN], Y[TRAIN])
+    model = classifier(64, epsilon=INF, epochs=30.0, n_samples=8, method="sgld", step_size=0.5).fit(X[TRAIN], Y[TRAIN])
     single = clone(model).fit(X[TRAIN], Y[TRAIN])
     single.weights_ = model.weights_[-1:]
     errors = [expected_calibration_error(found.predict_proba(X[TEST]), Y[TEST]) for found in (model, single)]
@@ -130,11 +130,11 @@ def test_steps_are_made_smaller_where_their_noise_would_be_large():
 
 
 def test_samples_are_kept_on_the_last_quarter_of_the_path():
-    model = classifier(epsilon=INF, samples=3, epochs=4.0)
+    model = classifier(epsilon=INF, n_samples=3, epochs=4.0)
     assert model._training().kept_steps() == {15, 17, 19}
     assert model.fit(X[TRAIN], Y[TRAIN]).weights_.shape == (3, 650)
-    assert classifier(epsilon=INF, samples=500)._training().kept_steps() == {7, 8, 9}
-    assert classifier(epsilon=INF, samples=1)._training().kept_steps() == {9}
+    assert classifier(epsilon=INF, n_samples=500)._training().kept_steps() == {7, 8, 9}
+    assert classifier(epsilon=INF, n_samples=1)._training().kept_steps() == {9}
     assert classifier(epsilon=INF, method="dp-sgd")._training().kept_steps() == {9}
 
 
@@ -164,8 +164,8 @@ def test_saved_and_loaded_it_predicts_the_same(private, tmp_path):
     assert loaded.guarantee_.epsilon == pytest.approx(private.guarantee_.epsilon)
     with np.load(path, allow_pickle=False) as archive:
         header = json.loads(archive["model.json"].tobytes())
-        assert set(archive.files) == {"model.json", "weights_", "classes_", "bounds_"}
-    assert not {"loss_curve_", "clipped_share_", "dropped_fraction_"} & set(header["values"])
+        assert set(archive.files) == {"model.json", "weights_", "classes_", "feature_range_"}
+    assert not {"loss_curve_", "clipped_fraction_", "dropped_fraction_"} & set(header["values"])
 
 
 def test_a_loaded_module_wants_its_module(tmp_path):
@@ -274,7 +274,7 @@ def test_bounds_cut_off_and_are_counted():
     wild = X[TRAIN].copy()
     wild[0, 0], wild[1, 1] = 1e9, -5.0
     model = classifier(epsilon=INF).fit(wild, Y[TRAIN])
-    assert model.clipped_share_ == pytest.approx(2 / wild.size)
+    assert model.clipped_fraction_ == pytest.approx(2 / wild.size)
 
 
 @pytest.mark.parametrize(
@@ -292,8 +292,8 @@ def test_bounds_cut_off_and_are_counted():
         (X, Y, {"classes": (0, 1, 2)}, "labels among the 3 classes given; got a label that is not one of them"),
         (X, Y.astype(str), {}, "labels among the 10 classes given; got a label that is not one of them"),
         ([np.zeros((4, 4)), np.zeros((4, 5))], [0, 1], {}, "images of one size; got images of several sizes"),
-        (X, Y, {"bounds": (1, 0)}, "low < high"),
-        (X, Y, {"bounds": 3}, "low < high"),
+        (X, Y, {"feature_range": (1, 0)}, "low < high"),
+        (X, Y, {"feature_range": 3}, "low < high"),
         (X, Y, {"features": "wavelets"}, "features to be one of"),
         (X[:, :63], Y, {"features": "scattering"}, "63 pixels"),
         (X, Y, {"image_shape": (3, 3)}, "64 pixels"),
@@ -312,7 +312,7 @@ def test_wrong_input_is_refused(X_given, y_given, settings, message):
 
 
 def test_an_epsilon_too_small_for_the_steps_names_the_noise_and_what_to_change():
-    model = classifier(epsilon=1e-4, epochs=20.0, max_rows=2000)
+    model = classifier(epsilon=1e-4, epochs=20.0, max_units=2000)
     with pytest.raises(InvalidInputError, match=r"smallest feasible noise of \d.*fewer steps .epochs., larger batches"):
         model.fit(X[TRAIN], Y[TRAIN])
 

@@ -18,7 +18,7 @@ RANDOM = np.random.default_rng(0)
 X = RANDOM.random((3000, 3))
 Y = 10 + 20 * X[:, 0] - 5 * X[:, 1] * X[:, 2] + RANDOM.standard_normal(3000) * 0.2
 TRAIN, TEST = slice(0, 2500), slice(2500, None)
-QUICK = {"delta": 1e-5, "target_bounds": (0, 40), "epochs": 5.0}
+QUICK = {"delta": 1e-5, "target_range": (0, 40), "epochs": 5.0}
 
 
 def regressor(*hidden, **settings):
@@ -27,11 +27,13 @@ def regressor(*hidden, **settings):
 
 @pytest.fixture(scope="module")
 def private():
-    return regressor(20, epsilon=3.0, samples=4).fit(X[TRAIN], Y[TRAIN])
+    return regressor(20, epsilon=3.0, n_samples=4).fit(X[TRAIN], Y[TRAIN])
 
 
 def test_without_clipping_or_noise_a_linear_model_is_least_squares():
-    model = regressor(epsilon=math.inf, clip=1e6, step_size=5e5, sampling_rate=1.0, epochs=2000, decay=0.0, prior=1e6)
+    model = regressor(
+        epsilon=math.inf, clip=1e6, step_size=5e5, sampling_rate=1.0, epochs=2000, step_decay=0.0, prior=1e6
+    )
     exact = LinearRegression().fit(X, Y)
     assert np.allclose(model.fit(X, Y).predict(X), exact.predict(X), atol=1e-4)
 
@@ -55,14 +57,14 @@ def test_clipped_totals_are_the_sum_of_clipped_gradients_of_half_the_squared_err
 def test_the_guarantee_is_the_target_and_says_what_is_public(private):
     assert private.guarantee_.holds
     assert 2.9 < private.guarantee_.epsilon <= 3.0
-    assert "the bounds of the targets are public" in private.guarantee_.assumptions
+    assert "the range of the targets is public" in private.guarantee_.assumptions
     assert private.score(X[TEST], Y[TEST]) > 0.9
 
 
 def test_predictions_do_not_depend_on_the_units(private):
     seeded = {"epsilon": 3.0, "insecure_seed": 1}
     first = regressor(6, **seeded).fit(X, Y)
-    second = regressor(6, **seeded, target_bounds=(-1000, 3000)).set_params().fit(X, Y * 100 - 1000)
+    second = regressor(6, **seeded, target_range=(-1000, 3000)).set_params().fit(X, Y * 100 - 1000)
     assert np.allclose(second.predict(X), first.predict(X) * 100 - 1000)
     assert np.allclose(second.predict_spread(X), first.predict_spread(X) * 100)
 
@@ -81,7 +83,7 @@ def test_the_prediction_is_the_average_of_the_samples(private):
 
 def test_several_targets_keep_their_columns():
     both = np.stack([Y, 100 - 2 * Y], axis=1)
-    model = regressor(20, epsilon=math.inf, target_bounds=([0, 0], [40, 100])).fit(X, both)
+    model = regressor(20, epsilon=math.inf, target_range=([0, 0], [40, 100])).fit(X, both)
     assert model.predict(X).shape == both.shape
     assert model.score(X, both) > 0.9
 
@@ -91,8 +93,8 @@ def test_targets_beyond_the_bounds_are_cut_off_and_counted():
     wild[:30] = 1e9
     tame = np.where(wild > 1e6, 40, Y)
     models = [regressor(epsilon=1.0, insecure_seed=3).fit(X, targets) for targets in (wild, tame)]
-    assert models[0].clipped_target_share_ == pytest.approx(0.01)
-    assert models[1].clipped_target_share_ == 0
+    assert models[0].clipped_target_fraction_ == pytest.approx(0.01)
+    assert models[1].clipped_target_fraction_ == 0
     assert np.array_equal(models[0].weights_, models[1].weights_)
 
 
@@ -101,7 +103,7 @@ def test_a_saved_model_predicts_the_same_and_holds_no_unnoised_figure(private, t
     loaded = tacit.load(tmp_path / "network.tacit")
     assert np.array_equal(loaded.predict(X[TEST]), private.predict(X[TEST]))
     assert not hasattr(loaded, "loss_curve_")
-    assert not hasattr(loaded, "clipped_target_share_")
+    assert not hasattr(loaded, "clipped_target_fraction_")
 
 
 @pytest.mark.parametrize(
@@ -112,8 +114,8 @@ def test_a_saved_model_predicts_the_same_and_holds_no_unnoised_figure(private, t
         (Y[:10], {}, "one target per row.*; got more or fewer targets than rows"),
         (Y.reshape(-1, 1, 1), {}, "one target per row.*; got 3 dimensions"),
         (np.where(X[:, 0] < 0.01, np.nan, Y), {}, "finite targets"),
-        (Y, {"target_bounds": (5, 5)}, "target_bounds to be the lowest and the highest"),
-        (Y, {"target_bounds": ([0, 0], [1, 1])}, "target_bounds to be the lowest and the highest"),
+        (Y, {"target_range": (5, 5)}, "target_range to be the lowest and the highest"),
+        (Y, {"target_range": ([0, 0], [1, 1])}, "target_range to be the lowest and the highest"),
     ],
 )
 def test_bad_targets_are_refused(y, settings, words):

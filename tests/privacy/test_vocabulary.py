@@ -24,7 +24,7 @@ def test_the_vocabulary_alone_costs_its_budget(adjacency):
 
 @pytest.mark.parametrize("method", ["moments", "rounds"])
 def test_vocabulary_and_fit_together_cost_the_budget(method):
-    found = private_vocabulary(TEXTS, epsilon=3.0, delta=1e-6, share=0.2)
+    found = private_vocabulary(TEXTS, epsilon=3.0, delta=1e-6, fraction=0.2)
     rows = tfidf(term_counts(TEXTS, vocabulary=found.terms), idf=found.idf)
     assert rows.weights_are_public
     model = PrivateNMF(3, epsilon=found.rest.epsilon, delta=found.rest.delta, method=method, rounds=3).fit(rows.X)
@@ -36,7 +36,7 @@ def test_vocabulary_and_fit_together_cost_the_budget(method):
 
 
 def test_frequencies_are_those_of_the_documents():
-    found = private_vocabulary(TEXTS, epsilon=20.0, delta=1e-6, most_named=200, insecure_seed=2)
+    found = private_vocabulary(TEXTS, epsilon=20.0, delta=1e-6, max_words=200, insecure_seed=2)
     counts = term_counts(TEXTS, vocabulary=found.terms)
     true = np.asarray((counts.counts > 0).sum(axis=0)).ravel()
     assert np.abs(found.document_counts - true).max() < 0.2 * true.max()
@@ -63,7 +63,7 @@ def test_a_text_names_a_part_of_its_words_that_depends_on_itself_alone():
 def test_a_ledger_is_charged_once_for_both_and_refuses_before_looking(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("texts", 3.1, 1e-6)
-    private_vocabulary(TEXTS, epsilon=3.0, delta=1e-6, share=0.2, ledger=ledger, dataset="texts")
+    private_vocabulary(TEXTS, epsilon=3.0, delta=1e-6, fraction=0.2, ledger=ledger, dataset="texts")
     assert len(ledger.history("texts")) == 1
     assert ledger.remaining("texts").spent == pytest.approx(3.0, rel=1e-2)
 
@@ -75,7 +75,7 @@ def test_a_ledger_is_charged_once_for_both_and_refuses_before_looking(tmp_path):
     assert len(ledger.history("texts")) == 1
 
 
-@pytest.mark.parametrize("bad", [{"epsilon": 0}, {"delta": 2}, {"share": 0}, {"most_named": 0}])
+@pytest.mark.parametrize("bad", [{"epsilon": 0}, {"delta": 2}, {"fraction": 0}, {"max_words": 0}])
 def test_bad_parameters(bad):
     with pytest.raises(InvalidInputError):
         private_vocabulary(TEXTS, **{"epsilon": 1.0, "delta": 1e-6, **bad})

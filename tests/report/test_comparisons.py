@@ -163,10 +163,10 @@ def test_networks():
     assert "Calibration" in shown(found)
     with pytest.raises(InvalidInputError, match="the classes for a private fit"):
         compare_networks(rows, labels, epsilon=8.0, **settings)
-    numbers = compare_networks(rows, rows[:, 0], target_bounds=(0, 1), **settings)
+    numbers = compare_networks(rows, rows[:, 0], target_range=(0, 1), **settings)
     assert "Predictions" in shown(numbers)
     with pytest.raises(InvalidInputError, match="labels that are numbers"):
-        compare_networks(rows, labels, target_bounds=(0, 1), **settings)
+        compare_networks(rows, labels, target_range=(0, 1), **settings)
 
 
 @pytest.mark.parametrize("epsilon", [None, 4.0])

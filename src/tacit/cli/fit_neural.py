@@ -10,12 +10,15 @@ import typer
 from tacit.cli import options
 from tacit.cli.budget import account
 from tacit.cli.output import progress, show_fit
-from tacit.cli.prepare import image_shape_of
-from tacit.cli.read_labelled import Labelled, labels_among, read_bounds, read_classes, read_labelled
+from tacit.cli.prepare import image_shape_of, range_of
+from tacit.cli.read_labelled import Labelled, labels_among, read_classes, read_labelled, read_ranges
 from tacit.errors import InvalidInputError, parameter, words
 
 DATA = typer.Argument(help="A csv or parquet table, an npz archive, or a folder of images with one folder per class.")
-BOUNDS = typer.Option(None, help="Table with the columns name, low, high: the public range of every column.")
+FEATURE_RANGE = typer.Option(
+    None,
+    help="Public range of the features: of all, as in 0:255, or a table with the columns name, low, high.",
+)
 CLASSES = typer.Option(
     None, help="All classes, as in a,b,c, or a file with one per line: public, and needed with --epsilon."
 )
@@ -34,9 +37,7 @@ def neural(
     method: str = typer.Option("dropout", help="dropout, sgld or dp-sgd."),
     features: str = typer.Option("none", help="scattering: a fixed front end for images that has seen no data."),
     image_shape: str | None = options.IMAGE_SHAPE,
-    low: float | None = typer.Option(None, help="Public lowest value of all features."),
-    high: float | None = typer.Option(None, help="Public highest value of all features."),
-    bounds: Path | None = BOUNDS,
+    feature_range: str | None = FEATURE_RANGE,
     epochs: float = typer.Option(10.0, help="Passes over the data."),
     sampling_rate: float = typer.Option(0.1, help="Probability with which each example takes part in a step."),
     clip: float = typer.Option(1.0, help="Largest norm of one example's gradient."),
@@ -68,7 +69,7 @@ def neural(
         "clip": clip,
         **({} if step_size is None else {"step_size": step_size}),
     }
-    target_bounds = None if label_range is None else _range(label_range)
+    target_range = None if label_range is None else range_of(label_range, "--label-range")
     stages = 3 + REPORTS_PER_TRAINING * (1 if epsilon is None else 2)
     with ResultFolder(output, overwrite=overwrite), progress(stages, quiet=as_json) as advance:
         advance("reading the data")
@@ -79,7 +80,7 @@ def neural(
             rows.X,
             rows.y if named is None else labels_among(rows.y, named),
             classes=named,
-            target_bounds=target_bounds,
+            target_range=target_range,
             epsilon=epsilon,
             delta=delta,
             held_out=held_out,
@@ -87,7 +88,7 @@ def neural(
             random_state=seed,
             progress=advance,
             image_shape=shape or rows.shape,
-            bounds=_bounds(rows, low, high, bounds, private=epsilon is not None),
+            feature_range=_feature_range(rows, feature_range, private=epsilon is not None),
             **settings,
         )
         advance("writing the report")
@@ -95,18 +96,16 @@ def neural(
     show_fit(found, output, as_json=as_json)
 
 
-def _bounds(rows: Labelled, low: float | None, high: float | None, file: Path | None, *, private: bool) -> Any:
-    if file is not None:
-        return read_bounds(file, rows.names)
-    if low is not None and high is not None:
-        return low, high
-    if rows.bounds is not None:
-        return rows.bounds
+def _feature_range(rows: Labelled, given: str | None, *, private: bool) -> Any:
+    if given is not None:
+        return read_ranges(Path(given), rows.names) if Path(given).exists() else range_of(given, "--feature-range")
+    if rows.feature_range is not None:
+        return rows.feature_range
     if private:
         raise InvalidInputError(
             "the public range of the features for a private fit",
             words("none: a range computed from the private rows would be a release that nobody paid for"),
-            "Give --low and --high, or --bounds FILE with one line per column.",
+            "Give --feature-range LOW:HIGH, or a file with one line per column.",
         )
     least, greatest = rows.X.min(axis=0), rows.X.max(axis=0)
     return least, least + (greatest - least) + (greatest == least)
@@ -119,13 +118,3 @@ def _widths(text: str) -> tuple[int, ...]:
         raise InvalidInputError(
             "widths as in 200,100, or none", parameter(text), "Give --hidden WIDTH[,WIDTH...]."
         ) from None
-
-
-def _range(text: str) -> tuple[float, float]:
-    try:
-        low, high = (float(side) for side in text.split(":"))
-    except ValueError:
-        raise InvalidInputError(
-            "--label-range LOW:HIGH", parameter(text), "Give the public range, as in 0:100."
-        ) from None
-    return low, high

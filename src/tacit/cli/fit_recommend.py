@@ -9,6 +9,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.budget import account
 from tacit.cli.output import progress, show_fit
+from tacit.cli.prepare import range_of
 from tacit.cli.read_ratings import read_catalogue, read_ratings_file
 
 DATA = typer.Argument(help="A csv or parquet file with one row per rating.")
@@ -25,8 +26,7 @@ def recommend(
     delta: float = typer.Option(1e-5, help="Failure probability."),
     catalogue: Path | None = CATALOGUE,
     factors: int = typer.Option(16, help="Most factors."),
-    least: float = typer.Option(1.0, help="Least rating there is (public)."),
-    greatest: float = typer.Option(5.0, help="Greatest rating there is (public)."),
+    rating_range: str = typer.Option("1:5", help="Least and greatest rating there are (public), as in 1:5."),
     columns: str = typer.Option("user,item,rating", help="The file's columns for users, items and ratings."),
     held_out: float = typer.Option(0.1, help="Fraction of the ratings to hold out of the fit."),
     frontier: bool = typer.Option(True, help="Also fit at other epsilons, to draw what privacy costs."),
@@ -52,7 +52,7 @@ def recommend(
             factors,
             epsilon=epsilon,
             delta=delta,
-            rating_range=(least, greatest),
+            rating_range=range_of(rating_range, "--rating-range"),
             catalogue=None if items is None else items.to_list(),
             held_out=held_out,
             other_epsilons=[epsilon * part for part in OTHER_EPSILONS] if epsilon is not None and frontier else (),

@@ -142,3 +142,12 @@ def _rows(X: Any, unit_rows: bool) -> Any:
     from sklearn.preprocessing import normalize
 
     return normalize(X)
+
+
+def range_of(text: str, option: str) -> tuple[float, float]:
+    """Return a public range from text as in 0:100."""
+    try:
+        low, high = (float(side) for side in text.split(":"))
+    except ValueError:
+        raise InvalidInputError(f"{option} LOW:HIGH", parameter(text), "Give the public range, as in 0:100.") from None
+    return low, high

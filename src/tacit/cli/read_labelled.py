@@ -17,7 +17,7 @@ class Labelled(Undisclosed):
     y: Any
     names: tuple[str, ...] | None = None
     shape: tuple[int, int] | None = None
-    bounds: tuple[float, float] | None = None
+    feature_range: tuple[float, float] | None = None
 
 
 def read_labelled(path: Path, label: str | None) -> Labelled:
@@ -62,7 +62,7 @@ def labels_among(y: Any, classes: Any) -> Any:
     return classes[codes]
 
 
-def read_bounds(path: Path, names: tuple[str, ...] | None) -> tuple[Any, Any]:
+def read_ranges(path: Path, names: tuple[str, ...] | None) -> tuple[Any, Any]:
     """Read a table with the columns name, low and high: the public range of every column of the data."""
     from tacit.data.frames import read_frame
 
@@ -93,7 +93,7 @@ def _images(folder: Path) -> Labelled:
             words(f"images directly in {folder}"),
             "Put the images of each class in a folder named after it.",
         )
-    return Labelled(pictures.X, np.array(labels), shape=pictures.shape, bounds=(0.0, 1.0))
+    return Labelled(pictures.X, np.array(labels), shape=pictures.shape, feature_range=(0.0, 1.0))
 
 
 def _archive(path: Path, label: str) -> Labelled:

@@ -5,7 +5,7 @@ A class declares its parameters and its fitted attributes as fields, and says of
     class PrivateMoments(PrivateFit):
         row_norm: float = public(default=1.0)      # a parameter that `save` writes
         count_: float = released()                 # a fitted attribute that `save` writes
-        clipped_share_: float = learned()          # a fitted attribute that stays in memory
+        clipped_fraction_: float = learned()          # a fitted attribute that stays in memory
 
 The constructor is generated from the parameters (`dataclasses.dataclass`), with the signature that scikit-learn reads.
 """

@@ -37,7 +37,7 @@ class PrivateFit(SavedModel):
     epsilon: float = public(default=1.0)
     delta: float = public(default=1e-6)
     adjacency: str = public(default="add-remove")
-    max_rows: int = public(default=2**20)
+    max_units: int = public(default=2**20)
     ledger: Ledger | str | os.PathLike[str] | None = withheld(default=None)
     dataset: str | None = withheld(default=None)
     insecure_seed: int | None = withheld(default=None)
@@ -77,7 +77,7 @@ class PrivateFit(SavedModel):
         if self.ledger is not None:
             account = given if self.dataset is None else self.dataset
             spending = Spending.on(open_ledger(self.ledger), account, type(self).__name__)
-        return Noisy(plan, max_units=self.max_rows, spending=spending, insecure_seed=self.insecure_seed)
+        return Noisy(plan, max_units=self.max_units, spending=spending, insecure_seed=self.insecure_seed)
 
     def _ready_to_release(self, plan: Plan | None) -> None:
         """Try what could fail after the charge, and say if this is a second release.

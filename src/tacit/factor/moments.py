@@ -56,7 +56,7 @@ class PrivateMoments(PrivateFit):
     row_norm : float, default=1.0
         Public bound on the L2 norm of a row; longer rows are scaled down to it. Choose it without looking at the data.
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
-    max_rows : int, default=2**20
+    max_units : int, default=2**20
         Public upper bound on the number of rows.
     ledger : Ledger or path, optional
         Charged before anything is released; a path is that of an existing ledger. A fit without a guarantee is refused.

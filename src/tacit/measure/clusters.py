@@ -14,7 +14,7 @@ from tacit.validation import check_count, check_seed
 
 
 def clustering_accuracy(
-    original: Any, released: Any, n_clusters: int, *, n_starts: int = 10, random_state: int = 0
+    original: Any, released: Any, n_clusters: int, *, n_init: int = 10, random_state: int = 0
 ) -> float:
     r"""Return the share of rows that k-means puts into the same cluster in the original and in the release.
 
@@ -23,7 +23,7 @@ def clustering_accuracy(
 
     over all permutations :math:`\pi` of the clusters, found by the Hungarian method: the numbers that k-means gives to
     clusters mean nothing. Both tables are clustered from the same starts, so that a difference comes from the release
-    and not from chance: `n_starts` choices of rows, made on the original by k-means++, of which each table keeps the one
+    and not from chance: `n_init` choices of rows, made on the original by k-means++, of which each table keeps the one
     with the smallest sum of squares.
 
     Parameters
@@ -32,7 +32,7 @@ def clustering_accuracy(
         The table and its release. Values are taken as they are: scale columns of different units first.
     n_clusters : int
         Number of clusters, at most the number of distinct rows of the original.
-    n_starts : int
+    n_init : int
         Number of starts.
     random_state : int
         Seed of the starts.
@@ -55,18 +55,18 @@ def clustering_accuracy(
     0.75
     """
     pair = table_pair(original, released)
-    labels = cluster_labels((pair.original, pair.released), n_clusters, n_starts=n_starts, random_state=random_state)
+    labels = cluster_labels((pair.original, pair.released), n_clusters, n_init=n_init, random_state=random_state)
     return label_agreement(*labels)
 
 
 def cluster_labels(
-    tables: tuple[NDArray[np.float64], ...], n_clusters: int, *, n_starts: int = 10, random_state: int = 0
+    tables: tuple[NDArray[np.float64], ...], n_clusters: int, *, n_init: int = 10, random_state: int = 0
 ) -> tuple[NDArray[np.int32], ...]:
     """Return each row's cluster in each of several tables with the same rows; the starts are chosen on the first."""
     from sklearn.cluster import kmeans_plusplus
 
     n_clusters = check_count(n_clusters, "n_clusters")
-    n_starts, seed = check_count(n_starts, "n_starts"), check_seed(random_state)
+    n_init, seed = check_count(n_init, "n_init"), check_seed(random_state)
     distinct = len(np.unique(tables[0], axis=0))
     if n_clusters > distinct:
         raise InvalidInputError(
@@ -75,7 +75,7 @@ def cluster_labels(
             "Ask for fewer clusters.",
         )
     generator = np.random.RandomState(seed)
-    starts = [kmeans_plusplus(tables[0], n_clusters, random_state=generator)[1] for _ in range(n_starts)]
+    starts = [kmeans_plusplus(tables[0], n_clusters, random_state=generator)[1] for _ in range(n_init)]
     return tuple(_best_labels(table, starts) for table in tables)
 
 

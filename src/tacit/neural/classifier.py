@@ -34,7 +34,7 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     module : torch.nn.Module, optional
         Instead of `hidden`: a network that maps rows to one score per class. Its weights are the start, so they must not
         have been fitted to the private data. It is copied, converted to float64 and used in evaluation mode (dropout is
-        off). Before anything is charged it is tried on random rows within `bounds`: a module that mixes examples, keeps
+        off). Before anything is charged it is tried on random rows within `feature_range`: a module that mixes examples, keeps
         something from one call to the next or is random is refused.
     method : {"dropout", "sgld", "dp-sgd"}, default="dropout"
         "dropout": the privacy noise is the noise of the sampler (Ermis 2020, algorithm 3, corrected). "sgld": the Langevin
@@ -43,7 +43,7 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
         A fixed front end for images, which is not fitted to data (`tacit.neural.scattering`).
     image_shape : tuple of int, optional
         Height and width of the images; by default they are taken to be square.
-    bounds : pair, default=(0.0, 1.0)
+    feature_range : pair, default=(0.0, 1.0)
         Public lowest and highest value of the features, each one number or one number per feature; values are clipped to
         them.
     classes : sequence
@@ -55,15 +55,15 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
         Probability with which each example takes part in a step.
     clip : float, default=1.0
         Largest L2 norm of one example's gradient.
-    step_size, decay, momentum, prior, samples
-        See `tacit.neural.program.Training`; "dp-sgd" has no decay, no prior and one sample.
+    step_size, step_decay, momentum, prior, n_samples
+        See `tacit.neural.program.Training`; "dp-sgd" has no step_decay, no prior and one sample.
     per_layer : bool, default=False
         Clip and noise each layer by itself, each with an equal part of the budget, instead of all weights jointly.
     accounting : {"sound", "DPD-AC", "DPD-zCDP"}, default="sound"
         How the noise is chosen. The thesis's formulas are for comparison only; `guarantee_` says what they really cost.
     progress : callable, optional
         Called after every step with the number of steps done.
-    adjacency, max_rows, ledger, dataset, insecure_seed
+    adjacency, max_units, ledger, dataset, insecure_seed
         See `PrivateMoments`.
     random_state : int, default=0
         Seed for the start and the Langevin noise. Not secret: the privacy noise does not use it.
@@ -82,8 +82,8 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     guarantee_ : Guarantee
     loss_curve_ : list of float
         Mean loss of each step's examples, without noise: for the holder only, and not saved.
-    clipped_share_ : float
-        Fraction of the feature values outside the bounds; for the holder only, and not saved.
+    clipped_fraction_ : float
+        Fraction of the feature values outside `feature_range`; for the holder only, and not saved.
     dropped_fraction_ : float
         Fraction of the sampled examples whose gradient was not finite; for the holder only, and not saved.
 
@@ -93,7 +93,7 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     over a Poisson sample. Why the bound holds: an example's gradient is computed from that example and the released
     weights alone, in float32 for chains of fully connected layers and in float64 otherwise. It is converted to float64,
     clipped to norm `clip`, and added in float64. A gradient that is not finite contributes zero, and so does an example
-    that is not in the sample. Classes and bounds are public. Everything else (predictions, averages over samples, dropout
+    that is not in the sample. Classes and ranges are public. Everything else (predictions, averages over samples, dropout
     rates) is post-processing.
 
     References
@@ -106,7 +106,7 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     >>> from sklearn.datasets import load_digits
     >>> from tacit.neural import PrivateBayesianClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> settings = {"bounds": (0, 16), "classes": range(10), "sampling_rate": 0.3}
+    >>> settings = {"feature_range": (0, 16), "classes": range(10), "sampling_rate": 0.3}
     >>> model = PrivateBayesianClassifier((), epsilon=5.0, delta=1e-4, **settings).fit(X, y)
     >>> model.predict_proba(X[:2]).shape
     (2, 10)

@@ -15,14 +15,14 @@ MOST_NOISE = 2.0**16
 
 
 def feasible_plan(
-    epsilon: float, delta: float, training: Training, *, adjacency: str, max_rows: int, layers: int = 1
+    epsilon: float, delta: float, training: Training, *, adjacency: str, max_units: int, layers: int = 1
 ) -> Plan:
     """Return the plan of a training run; refuse one whose noise exceeds the gradients for any data.
 
     This follows from public numbers alone: if the least noise that keeps all steps within epsilon exceeds
-    ``sampling_rate * max_rows``, then it exceeds the total of a whole batch of clipped gradients, in every direction.
+    ``sampling_rate * max_units``, then it exceeds the total of a whole batch of clipped gradients, in every direction.
     """
-    most = min(MOST_NOISE, training.sampling_rate * max_rows)
+    most = min(MOST_NOISE, training.sampling_rate * max_units)
     try:
         plan = Plan.for_budget(epsilon, delta, steps=training.split, adjacency=adjacency)
     except InvalidInputError as error:
@@ -51,7 +51,7 @@ def published_plan(plan: Plan, name: str, training: Training) -> Plan:
 
 def _too_small(epsilon: float, training: Training, most: float, got: str) -> InvalidInputError:
     return InvalidInputError(
-        f"noise of at most {most:.4g} clipped gradients (sampling_rate * max_rows) in each of {training.steps} steps at rate "
+        f"noise of at most {most:.4g} clipped gradients (sampling_rate * max_units) in each of {training.steps} steps at rate "
         f"{training.sampling_rate:g} within epsilon {epsilon:g}",
         words(got),
         "Use fewer steps (epochs), larger batches (sampling_rate), or a larger epsilon. Nothing was charged.",

@@ -1,4 +1,4 @@
-"""Inputs of a network: rows within public bounds, an optional fixed front end, labels, and targets within bounds."""
+"""Inputs of a network: rows within a public range, an optional fixed front end, labels, and targets within a range."""
 
 from __future__ import annotations
 
@@ -30,44 +30,44 @@ def as_rows(X: Any) -> tuple[Any, tuple[int, int] | None]:
     return X, None
 
 
-def checked_bounds(bounds: Any, n_features: int, name: str = "bounds") -> NDArray[np.float64]:
+def checked_range(given: Any, n_features: int, name: str = "feature_range") -> NDArray[np.float64]:
     """Return the public lowest and highest value of every feature (or target) as two rows."""
     try:
-        low, high = (np.broadcast_to(np.asarray(side, np.float64), n_features) for side in bounds)
+        low, high = (np.broadcast_to(np.asarray(side, np.float64), n_features) for side in given)
     except (TypeError, ValueError):
         low = high = np.full(n_features, np.nan)
     if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
         raise InvalidInputError(
             f"{name} to be the lowest and the highest value (two numbers, or two lists of {n_features}), low < high",
-            parameter(bounds),
+            parameter(given),
             f"Give {name}=(low, high), known without looking at the data.",
         )
     return np.stack([low, high])
 
 
-def random_rows(bounds: NDArray[np.float64], count: int, random: np.random.Generator) -> NDArray[np.float64]:
-    """Return rows within the bounds: the lowest, the highest and the middle one, then uniformly random ones."""
-    low, high = bounds
+def random_rows(feature_range: NDArray[np.float64], count: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """Return rows within the range: the lowest, the highest and the middle one, then uniformly random ones."""
+    low, high = feature_range
     positions = random.random((count, len(low)))
     positions[:3] = np.array([[0.0], [1.0], [0.5]])
     return np.asarray(low + positions * (high - low))
 
 
 def prepare_inputs(
-    rows: Any, bounds: NDArray[np.float64], features: str | None, shape: Sequence[int] | None
+    rows: Any, feature_range: NDArray[np.float64], features: str | None, shape: Sequence[int] | None
 ) -> tuple[NDArray[np.float32], float]:
-    """Return the network's inputs, each computed from its row alone, and the fraction of values clipped to the bounds.
+    """Return the network's inputs, each computed from its row alone, and the fraction of values clipped to the range.
 
-    Without a front end every value is mapped from its bounds to [-1, 1] in float64 and rounded to float32.
+    Without a front end every value is mapped from its range to [-1, 1] in float64 and rounded to float32.
     """
     dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
-    low, high = bounds
-    clipped_share = float(((dense < low) | (dense > high)).mean())
+    low, high = feature_range
+    clipped_fraction = float(((dense < low) | (dense > high)).mean())
     scaled = (np.clip(dense, low, high) - low) / (high - low)
     if features is None:
-        return (2 * scaled - 1).astype(np.float32), clipped_share
+        return (2 * scaled - 1).astype(np.float32), clipped_fraction
     assert shape is not None
-    return scattering(scaled, (int(shape[0]), int(shape[1]))), clipped_share
+    return scattering(scaled, (int(shape[0]), int(shape[1]))), clipped_fraction
 
 
 def checked_features(features: Any, shape: Any, n_features: int) -> tuple[int, int] | None:
@@ -177,8 +177,8 @@ def _indices(labels: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int64]:
     )
 
 
-def checked_targets(y: Any, n_rows: int, bounds: Any) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return the targets, mapped from their bounds to [-1, 1], the bounds, and the fraction of targets clipped to them."""
+def checked_targets(y: Any, n_rows: int, target_range: Any) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Return the targets, mapped from their range to [-1, 1], the range, and the fraction of targets clipped to it."""
     if y is None:
         raise InvalidInputError(
             "a target for every row",
@@ -204,6 +204,6 @@ def checked_targets(y: Any, n_rows: int, bounds: Any) -> tuple[NDArray[np.float6
             "Drop the rows without a target, or impute it.",
         )
     given = given.reshape(n_rows, -1)
-    low, high = limits = checked_bounds(bounds, given.shape[1], "target_bounds")
+    low, high = limits = checked_range(target_range, given.shape[1], "target_range")
     beyond = float(((given < low) | (given > high)).mean())
     return 2 * (np.clip(given, low, high) - low) / (high - low) - 1, limits, beyond

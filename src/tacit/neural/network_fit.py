@@ -19,7 +19,7 @@ from tacit.estimators.private import PrivateFit
 from tacit.neural.dropout import summarise_rates
 from tacit.neural.feasible import feasible_plan, published_plan
 from tacit.neural.gradients import Learner
-from tacit.neural.inputs import as_rows, checked_bounds, checked_features, prepare_inputs, random_rows
+from tacit.neural.inputs import as_rows, checked_features, checked_range, prepare_inputs, random_rows
 from tacit.neural.network import PREDICTED_AT_ONCE, perceptron, prepared
 from tacit.neural.program import Training, training_program
 from tacit.neural.published import ACCOUNTINGS
@@ -35,11 +35,11 @@ from tacit.validation import (
 )
 
 METHODS = ("dropout", "sgld", "dp-sgd")
-PUBLIC = ("the bounds of the features are public", "the network's start is public")
+PUBLIC = ("the range of the features is public", "the network's start is public")
 
 
 class PrivateNetwork(PrivateFit):
-    """A network trained with noisy gradient steps on rows within public bounds.
+    """A network trained with noisy gradient steps on rows within a public range.
 
     A subclass has a `_loss` of (scores, targets) that returns one number per example, random targets for the trial before
     the fit (`_random_targets`), and the assumptions of its guarantee (`_assuming`).
@@ -50,29 +50,29 @@ class PrivateNetwork(PrivateFit):
     method: str = public(default="dropout")
     features: str | None = public(default=None)
     image_shape: tuple[int, int] | None = public(default=None)
-    bounds: Any = public(default=(0.0, 1.0))
+    feature_range: Any = public(default=(0.0, 1.0))
     epochs: float = public(default=10.0)
     sampling_rate: float = public(default=0.1)
     clip: float = public(default=1.0)
     step_size: float = public(default=1.0)
-    decay: float = public(default=0.25)
+    step_decay: float = public(default=0.25)
     momentum: float = public(default=0.9)
     prior: float = public(default=10.0)
-    samples: int = public(default=10)
+    n_samples: int = public(default=10)
     per_layer: bool = public(default=False)
     accounting: str = public(default="sound")
     progress: Callable[[int], None] | None = withheld(default=None)
     random_state: int = public(default=0)
     weights_: NDArray[np.float32] = released()
     count_: float = released()
-    bounds_: NDArray[np.float64] = released()
+    feature_range_: NDArray[np.float64] = released()
     hidden_: list[int] | None = released()
     image_shape_: list[int] | None = released()
     n_features_in_: int = released()
     dropout_rate_: dict[str, float] = released()
     step_noise_: float = released()
     loss_curve_: list[float] = learned()
-    clipped_share_: float = learned()
+    clipped_fraction_: float = learned()
     dropped_fraction_: float = learned()
     _loss: ClassVar[staticmethod[[torch.Tensor, torch.Tensor], torch.Tensor]]
     _random_targets: ClassVar[staticmethod[[int, int, np.random.Generator], NDArray[Any]]]
@@ -85,13 +85,13 @@ class PrivateNetwork(PrivateFit):
 
     def _learn(self, X: Any, rows: Any, shape: tuple[int, int] | None, targets: NDArray[Any], n_outputs: int) -> None:
         training = self._training()
-        bounds = checked_bounds(self.bounds, rows.shape[1])
+        limits = checked_range(self.feature_range, rows.shape[1])
         shape = checked_features(self.features, self.image_shape or shape, rows.shape[1])
-        inputs, clipped_share = prepare_inputs(rows, bounds, self.features, shape)
+        inputs, clipped_fraction = prepare_inputs(rows, limits, self.features, shape)
         learner = self._learner(inputs.shape[1], n_outputs, self.hidden)
-        self._try_out(learner, bounds, shape, n_outputs)
+        self._try_out(learner, limits, shape, n_outputs)
         plan = self._noise_plan(training, learner)
-        self.bounds_, self.clipped_share_ = bounds, clipped_share
+        self.feature_range_, self.clipped_fraction_ = limits, clipped_fraction
         self.image_shape_ = None if shape is None else list(shape)
         self.hidden_ = None if self.module is not None else [int(width) for width in self.hidden]
         outcome = self._run(X, training_program(learner, inputs, targets, training, self.progress), plan)
@@ -105,7 +105,7 @@ class PrivateNetwork(PrivateFit):
         check_epsilon(self.epsilon, infinite=True)
         check_choice(self.method, "method", METHODS)
         check_choice(self.accounting, "accounting", ACCOUNTINGS)
-        check_count(self.samples, "samples")
+        check_count(self.n_samples, "n_samples")
         rate = check_rate(self.sampling_rate)
         if not 0 <= check_non_negative(self.momentum, "momentum") < 1:
             raise InvalidInputError(
@@ -117,10 +117,10 @@ class PrivateNetwork(PrivateFit):
             sampling_rate=rate,
             clip=check_positive(self.clip, "clip"),
             step_size=check_positive(self.step_size, "step_size"),
-            decay=0.0 if plain else check_non_negative(self.decay, "decay"),
+            step_decay=0.0 if plain else check_non_negative(self.step_decay, "step_decay"),
             momentum=self.momentum,
             prior=check_positive(math.inf if plain else self.prior, "prior", infinite=True),
-            samples=1 if plain else self.samples,
+            n_samples=1 if plain else self.n_samples,
             langevin=self.method == "sgld",
             random_state=check_seed(self.random_state),
         )
@@ -133,11 +133,11 @@ class PrivateNetwork(PrivateFit):
         return Learner(network, type(self)._loss, per_layer=self.per_layer)
 
     def _try_out(
-        self, learner: Learner, bounds: NDArray[np.float64], shape: tuple[int, int] | None, n_outputs: int
+        self, learner: Learner, limits: NDArray[np.float64], shape: tuple[int, int] | None, n_outputs: int
     ) -> None:
         """Find out whether the network can be trained, on random examples: nothing may fail after the charge."""
         random = np.random.default_rng(0)
-        inputs, _ = prepare_inputs(random_rows(bounds, ROWS, random), bounds, self.features, shape)
+        inputs, _ = prepare_inputs(random_rows(limits, ROWS, random), limits, self.features, shape)
         rows, targets = torch.from_numpy(inputs), torch.from_numpy(self._random_targets(n_outputs, ROWS, random))
         if self.module is not None:
             check_module(learner, rows.double())
@@ -151,7 +151,7 @@ class PrivateNetwork(PrivateFit):
             self.delta,
             training,
             adjacency=self.adjacency,
-            max_rows=self.max_rows,
+            max_units=self.max_units,
             layers=len(learner.groups),
         )
         return plan if self.accounting == "sound" else published_plan(plan, self.accounting, training)
@@ -184,7 +184,7 @@ class PrivateNetwork(PrivateFit):
         learner: Learner | None = None
         for start in range(0, rows.shape[0], PREDICTED_AT_ONCE):
             some = rows[start : start + PREDICTED_AT_ONCE]
-            inputs, _ = prepare_inputs(some, self.bounds_, self.features, self.image_shape_)
+            inputs, _ = prepare_inputs(some, self.feature_range_, self.features, self.image_shape_)
             if learner is None:
                 learner = self._learner(inputs.shape[1], n_outputs, self.hidden_ or ())
                 self._check_size(learner)

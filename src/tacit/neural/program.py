@@ -47,12 +47,12 @@ class Training:
     sampling_rate : float
     clip : float
         Largest norm of one example's gradient (of each layer's part of it, where layers are clipped by themselves).
-    step_size, decay : float
-        Step t has the size ``step_size / (1 + 10 t / steps) ** decay``, times `step_scale`.
+    step_size, step_decay : float
+        Step t has the size ``step_size / (1 + 10 t / steps) ** step_decay``, times `step_scale`.
     momentum : float
     prior : float
         Standard deviation of the prior of every weight.
-    samples : int
+    n_samples : int
         Number of points of the path that are kept.
     langevin : bool
         Whether the Langevin noise of the step size is added to the noise of the channel.
@@ -64,10 +64,10 @@ class Training:
     sampling_rate: float
     clip: float
     step_size: float
-    decay: float
+    step_decay: float
     momentum: float
     prior: float
-    samples: int
+    n_samples: int
     langevin: bool
     random_state: int
 
@@ -81,7 +81,7 @@ class Training:
 
     def step_size_at(self, step: int) -> float:
         """Return the size of a step, from 0."""
-        return self.step_size * float((1 + 10 * step / self.steps) ** -self.decay)
+        return self.step_size * float((1 + 10 * step / self.steps) ** -self.step_decay)
 
     def step_scale(self, noise: float, count: float) -> float:
         """Return the factor for all step sizes with which the first step's noise is at most MOST_STEP_NOISE.
@@ -94,7 +94,7 @@ class Training:
     def kept_steps(self) -> set[int]:
         """Return the steps after which the weights are kept: evenly spaced over the last part of the path, with the last step."""
         first = min(self.steps - 1, int(KEPT_PART * self.steps))
-        return {round(place) for place in np.linspace(self.steps - 1, first, self.samples)}
+        return {round(place) for place in np.linspace(self.steps - 1, first, self.n_samples)}
 
 
 def training_program(

@@ -23,7 +23,7 @@ def _random_numbers(n_targets: int, count: int, random: np.random.Generator) -> 
 class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[misc]
     r"""A regressor trained with differentially private gradient steps, which averages over posterior samples.
 
-    The loss of an example is :math:`\frac12 |f(x) - t|^2`, with the targets t mapped from their public bounds to [-1, 1].
+    The loss of an example is :math:`\frac12 |f(x) - t|^2`, with the targets t mapped from their public range to [-1, 1].
 
     Parameters
     ----------
@@ -31,30 +31,30 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
         Widths of the hidden layers; ``()`` is a linear model.
     epsilon, delta : float
         Privacy loss and failure probability of the **whole** fit. ``epsilon=inf`` adds no noise and has no guarantee.
-    target_bounds : pair, default=(0.0, 1.0)
+    target_range : pair, default=(0.0, 1.0)
         Public lowest and highest value of the targets, each one number or one number per target; targets are clipped to
         them.
     module : torch.nn.Module, optional
         Instead of `hidden`: a network that maps rows to one number per target; see `PrivateBayesianClassifier`.
-    method, features, image_shape, bounds, epochs, sampling_rate, clip, step_size, decay, momentum, prior, samples
+    method, features, image_shape, feature_range, epochs, sampling_rate, clip, step_size, step_decay, momentum, prior, n_samples
         See `PrivateBayesianClassifier`.
-    per_layer, accounting, progress, adjacency, max_rows, ledger, dataset, insecure_seed, random_state
+    per_layer, accounting, progress, adjacency, max_units, ledger, dataset, insecure_seed, random_state
         See `PrivateBayesianClassifier`.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_samples, n_weights)
         The posterior samples.
-    target_bounds_ : ndarray of shape (2, n_targets)
-    count_, dropout_rate_, step_noise_, guarantee_, loss_curve_, clipped_share_, dropped_fraction_
+    target_range_ : ndarray of shape (2, n_targets)
+    count_, dropout_rate_, step_noise_, guarantee_, loss_curve_, clipped_fraction_, dropped_fraction_
         See `PrivateBayesianClassifier`.
-    clipped_target_share_ : float
-        Fraction of the targets outside their bounds, without noise: for the holder only, and not saved.
+    clipped_target_fraction_ : float
+        Fraction of the targets outside `target_range`, without noise: for the holder only, and not saved.
 
     Privacy
     -------
     Unit: one row with its targets. What leaves, and why the bound holds: as for `PrivateBayesianClassifier`, which is
-    trained in the same way. The bounds of the targets and of the features are public.
+    trained in the same way. The ranges of the targets and of the features are public.
 
     References
     ----------
@@ -66,26 +66,28 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
     >>> from tacit.neural import PrivateBayesianRegressor
     >>> X = np.random.default_rng(0).random((5000, 2))
     >>> y = X[:, 0] - X[:, 1]
-    >>> model = PrivateBayesianRegressor((), epsilon=2.0, delta=1e-5, target_bounds=(-1, 1)).fit(X, y)
+    >>> model = PrivateBayesianRegressor((), epsilon=2.0, delta=1e-5, target_range=(-1, 1)).fit(X, y)
     >>> bool(model.score(X, y) > 0.9)
     True
     """
 
     _loss = staticmethod(regression_loss)
     _random_targets = staticmethod(_random_numbers)
-    _assuming = ("the bounds of the targets are public", *PUBLIC)
+    _assuming = ("the range of the targets is public", *PUBLIC)
 
     hidden: Sequence[int] = public(default=(100,), kw_only=False)
-    target_bounds: Any = public(default=(0.0, 1.0))
+    target_range: Any = public(default=(0.0, 1.0))
     step_size: float = public(default=0.5)
-    target_bounds_: NDArray[np.float64] = released()
+    target_range_: NDArray[np.float64] = released()
     single_target_: bool = released()
-    clipped_target_share_: float = learned()
+    clipped_target_fraction_: float = learned()
 
     def fit(self, X: Any, y: Any = None) -> PrivateBayesianRegressor:
         """Learn the numbers `y`, one or several per row of `X` (a table, or images as one array or list)."""
         rows, shape = self._rows(X)
-        targets, self.target_bounds_, self.clipped_target_share_ = checked_targets(y, rows.shape[0], self.target_bounds)
+        targets, self.target_range_, self.clipped_target_fraction_ = checked_targets(
+            y, rows.shape[0], self.target_range
+        )
         self.single_target_ = np.ndim(y) == 1
         self._learn(X, rows, shape, targets, targets.shape[1])
         return self
@@ -110,6 +112,6 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
 
     def _sampled_predictions(self, X: Any) -> Iterator[NDArray[np.float64]]:
         """Yield (n_samples, n_rows, n_targets), in the units of the targets, for some rows at a time."""
-        low, high = getattr(self, "target_bounds_", np.zeros((2, 1)))
+        low, high = getattr(self, "target_range_", np.zeros((2, 1)))
         for scores in self._sampled_scores(X, len(low)):
             yield low + (scores.numpy() + 1) / 2 * (high - low)

@@ -1,6 +1,6 @@
 """What is tried before a fit is charged: that the network can be trained, and that its gradients are right.
 
-All of it runs on random rows within the public bounds, never on private rows, so a refusal says nothing about the data.
+All of it runs on random rows within the public range, never on private rows, so a refusal says nothing about the data.
 A module is refused if its output for one row depends on other rows, on their number or on earlier calls, in evaluation or
 in training mode, if it is random, or if plain autograd cannot differentiate it. A fast engine for the gradients is used
 only if it agrees with plain autograd, example by example, and gives every example the same bits in any batch.
@@ -106,7 +106,7 @@ def _refuse_without_gradients(learner: Learner, rows: torch.Tensor, targets: tor
     if not any(finite):
         raise InvalidInputError(
             "a module with finite gradients",
-            words("gradients that are not finite numbers, for all random rows within the bounds"),
+            words("gradients that are not finite numbers, for all random rows within the range"),
             "Check its weights, and what it does with its inputs.",
         )
 

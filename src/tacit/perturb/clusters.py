@@ -11,7 +11,7 @@ from tacit.errors import InvalidInputError, words
 from tacit.validation import check_count
 
 
-def k_means(rows: NDArray[np.float64], n_clusters: Any, seed: int, n_starts: Any = 10) -> Any:
+def k_means(rows: NDArray[np.float64], n_clusters: Any, seed: int, n_init: Any = 10) -> Any:
     """Return scikit-learn's fitted KMeans, the best of several starts by k-means++.
 
     Parameters
@@ -20,7 +20,7 @@ def k_means(rows: NDArray[np.float64], n_clusters: Any, seed: int, n_starts: Any
     n_clusters : int
         At most the number of distinct rows.
     seed : int
-    n_starts : int
+    n_init : int
     """
     from sklearn.cluster import KMeans
 
@@ -30,7 +30,7 @@ def k_means(rows: NDArray[np.float64], n_clusters: Any, seed: int, n_starts: Any
         raise InvalidInputError(
             f"n_clusters of at most {distinct}, the number of distinct rows", words(str(count)), "Ask for fewer."
         )
-    return KMeans(count, n_init=check_count(n_starts, "n_starts"), random_state=int(seed % 2**31)).fit(rows)
+    return KMeans(count, n_init=check_count(n_init, "n_init"), random_state=int(seed % 2**31)).fit(rows)
 
 
 def indicators(labels: NDArray[np.intp], n_clusters: int) -> NDArray[np.float64]:

@@ -196,7 +196,7 @@ class PaidVocabulary:
     ----------
     terms : tuple of str
     document_counts : ndarray of shape (n_terms,)
-        Noisy numbers of documents that *named* each term. A document with more than `most_named` different words names
+        Noisy numbers of documents that *named* each term. A document with more than `max_words` different words names
         a part of them.
     n_documents : float
         Noisy number of documents.
@@ -237,8 +237,8 @@ def private_vocabulary(
     *,
     epsilon: float,
     delta: float,
-    share: float = 1.0,
-    most_named: int = MOST_NAMED,
+    fraction: float = 1.0,
+    max_words: int = MOST_NAMED,
     adjacency: str = "add-remove",
     ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: Any = None,
@@ -252,10 +252,10 @@ def private_vocabulary(
     texts : iterable of str
         The documents.
     epsilon, delta : float
-        The budget of the vocabulary and, if `share` is less than 1, of a fit that uses it.
-    share : float, default=1.0
+        The budget of the vocabulary and, if `fraction` is less than 1, of a fit that uses it.
+    fraction : float, default=1.0
         The vocabulary's part of the noise budget (of the sum of the inverse squared noise multipliers).
-    most_named : int, default=50
+    max_words : int, default=50
         Largest number of words that a document names. A document with more names a fixed pseudo-random part of them.
     adjacency : {"add-remove", "replace-one"}
     ledger : Ledger or path, optional
@@ -282,7 +282,7 @@ def private_vocabulary(
     """
     check_chargeable(ledger, epsilon, insecure_seed)
     epsilon, delta = check_epsilon(epsilon), check_fit_delta(delta)
-    share, most = check_rate(share, "share"), check_count(most_named, "most_named")
+    fraction, most = check_rate(fraction, "fraction"), check_count(max_words, "max_words")
     texts, beta = tuple(texts), THRESHOLD_SHARE * delta
     warn_about_delta(delta, len(texts))
     total = least_multiplier(
@@ -290,10 +290,10 @@ def private_vocabulary(
         epsilon,
         start=gaussian_noise_multiplier(epsilon, delta - beta, adjacency=adjacency),
     )
-    selection = WordSelection(total / share**0.5, beta, most)
+    selection = WordSelection(total / fraction**0.5, beta, most)
     rest, planned = None, list(selection.releases)
-    if share < 1:
-        left = total / (1 - share) ** 0.5
+    if fraction < 1:
+        left = total / (1 - fraction) ** 0.5
         rest = Rest(gaussian_epsilon(left, delta, adjacency=adjacency), delta)
         planned.append(GaussianRelease("fit", noise_multiplier=left, lattice_sigma=float(STEPS), dimension=MOST_WORDS))
     if ledger is not None:

@@ -99,14 +99,14 @@ class ClassTask(Task):
 class NumberTask(Task):
     """The labels are numbers in a public range."""
 
-    def __init__(self, bounds: tuple[float, float]) -> None:
-        self.bounds = float(bounds[0]), float(bounds[1])
+    def __init__(self, target_range: tuple[float, float]) -> None:
+        self.target_range = float(target_range[0]), float(target_range[1])
 
     def model(self, **settings: Any) -> Any:
         """Return a regressor."""
         from tacit.neural import PrivateBayesianRegressor
 
-        return PrivateBayesianRegressor(target_bounds=self.bounds, **settings)
+        return PrivateBayesianRegressor(target_range=self.target_range, **settings)
 
     def measures(self, models: dict[str, Any], X: Any, y: Any) -> dict[str, float]:
         """Return errors, and those of a constant that saw the held-out labels."""
@@ -116,7 +116,7 @@ class NumberTask(Task):
             found[f"root mean squared error{which}"] = float(np.sqrt(np.mean(errors**2)))
             found[f"fraction of variance explained{which}"] = float(1 - np.mean(errors**2) / max(np.var(y), 1e-300))
         found["root mean squared error of the mean label"] = float(np.std(y))
-        found["fraction of labels beyond the range"] = next(iter(models.values())).clipped_target_share_
+        found["fraction of labels beyond the range"] = next(iter(models.values())).clipped_target_fraction_
         return found
 
     def draw(self, report: Report, models: dict[str, Any], X: Any, y: Any) -> None:
@@ -126,7 +126,7 @@ class NumberTask(Task):
 
     def values(self) -> dict[str, Any]:
         """Return the range."""
-        return {"label_range": list(self.bounds)}
+        return {"label_range": list(self.target_range)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +183,7 @@ class NetworkComparison(FitResult):
             "settings": {
                 **{name: getattr(model, name) for name in names},
                 "hidden": list(model.hidden),
-                "bounds": np.asarray(model.bounds).tolist(),
+                "feature_range": np.asarray(model.feature_range).tolist(),
                 "random_state": model.random_state,
                 "epsilon": model.epsilon if private else None,
                 "delta": model.delta if private else None,
@@ -216,7 +216,7 @@ def compare_networks(
     y: Any,
     *,
     classes: Sequence[Any] | None = None,
-    target_bounds: tuple[float, float] | None = None,
+    target_range: tuple[float, float] | None = None,
     epsilon: float | None = None,
     delta: float = 1e-6,
     held_out: float = 0.2,
@@ -232,10 +232,10 @@ def compare_networks(
     ----------
     X : array of shape (n_examples, n_features)
     y : array of shape (n_examples,)
-        Classes, or with `target_bounds` numbers.
+        Classes, or with `target_range` numbers.
     classes : sequence
         All classes: public, and required for a private classifier.
-    target_bounds : tuple of float, optional
+    target_range : tuple of float, optional
         The labels are numbers in this public range.
     epsilon : float, optional
         Total privacy loss of an example; without it there is no private fit.
@@ -262,7 +262,7 @@ def compare_networks(
         check_epsilon(epsilon)
     labels = np.asarray(y)
     check_fraction(held_out)
-    task = _task(labels, classes, target_bounds, private=epsilon is not None)
+    task = _task(labels, classes, target_range, private=epsilon is not None)
     if epsilon is None:
         out = held_out_by_seed(len(labels), fraction=held_out, random_state=random_state)
     else:
@@ -283,20 +283,20 @@ def compare_networks(
     say("measuring")
     first = next(iter(models.values()))
     measures = task.measures(models, *test) if len(test[1]) else {}
-    measures["fraction of values beyond the bounds"] = first.clipped_share_
+    measures["fraction of values beyond the range"] = first.clipped_fraction_
     losses = {name: [float(loss) for loss in model.loss_curve_] for name, model in reversed(models.items())}
     return NetworkComparison(first, plain, measures, losses, task, test, len(train[1]))
 
 
-def _task(y: Any, classes: Sequence[Any] | None, bounds: tuple[float, float] | None, *, private: bool) -> Task:
-    if bounds is not None:
+def _task(y: Any, classes: Sequence[Any] | None, target_range: tuple[float, float] | None, *, private: bool) -> Task:
+    if target_range is not None:
         if y.dtype.kind not in "fiub":
             raise InvalidInputError(
-                "labels that are numbers, within target_bounds (--label-range)",
+                "labels that are numbers, within target_range (--label-range)",
                 words("labels that are names"),
                 "Leave the range out for classes.",
             )
-        return NumberTask(bounds)
+        return NumberTask(target_range)
     if classes is None and private:
         raise InvalidInputError(
             "the classes for a private fit",

@@ -95,7 +95,9 @@ def copula_program(
         spread = np.add.reduceat(marginals * scores**2, starts[:-1], axis=1)
         scale = np.einsum("c,cj,cl->jl", shares, spread, spread)[upper] * count * kept_by_clipping(width)
         correlation = as_correlation(products.products, scale, products.noise["products"], width)
-    return Outcome(public={"count": count, "class_shares": shares, "marginals": marginals, "correlation": correlation})
+    return Outcome(
+        public={"count": count, "class_fractions": shares, "marginals": marginals, "correlation": correlation}
+    )
 
 
 def score_length(width: int) -> float:

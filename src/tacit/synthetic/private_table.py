@@ -38,7 +38,7 @@ class PrivateTable(PrivateFit):
     bins : int, default=20
         Bins of a column of numbers; integers and categories have fewer where they have fewer values.
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
-    max_rows : int, default=2**20
+    max_units : int, default=2**20
         Public upper bound on the number of rows.
     ledger, dataset, insecure_seed
         As in `PrivateMoments`.
@@ -47,7 +47,7 @@ class PrivateTable(PrivateFit):
     ----------
     count_ : float
         Noisy number of rows.
-    class_shares_ : ndarray of shape (n_classes,)
+    class_fractions_ : ndarray of shape (n_classes,)
         Noisy share of each class; one class if there is no label.
     marginals_ : ndarray of shape (n_classes, n_bins)
         Noisy probabilities of the bins of all columns, side by side.
@@ -93,7 +93,7 @@ class PrivateTable(PrivateFit):
     label: str | int | None = public(default=None)
     bins: int = public(default=20)
     count_: float = released()
-    class_shares_: NDArray[np.float64] = released()
+    class_fractions_: NDArray[np.float64] = released()
     marginals_: NDArray[np.float64] = released()
     correlation_: NDArray[np.float64] = released()
     columns_: list[dict[str, Any]] = released()
@@ -151,7 +151,7 @@ class PrivateTable(PrivateFit):
         kept = [index for index in range(len(names)) if index != self.label_place_]
         starts = np.concatenate([[0], np.cumsum([sizes[index] for index in kept])])
         classes, codes, within = sample_codes(
-            count, self.class_shares_, self.marginals_, self.correlation_, starts, generator
+            count, self.class_fractions_, self.marginals_, self.correlation_, starts, generator
         )
         drawn: dict[str, NDArray[Any]] = {}
         for index, column in enumerate(self.columns_):

@@ -48,7 +48,7 @@ def test_large_epsilon_comes_near_the_plain_error_and_small_epsilon_does_not(met
         {},
         {"method": "rounds"},
         {"method": "rounds", "sampling_rate": 0.2},
-        {"method": "rounds", "start": "noisy", "rounds": 2},
+        {"method": "rounds", "init": "noisy", "rounds": 2},
     ],
 )
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
@@ -104,7 +104,7 @@ def test_columns_that_drown_in_noise_are_left_out_and_said():
     assert columns_above_noise(-sums, 0.0, 3).tolist() == [2]
     assert columns_above_noise(-np.abs(sums), 0.0, 9).tolist() == [2]
     with pytest.warns(PrivacyWarning, match="rose above the noise"):
-        model = PrivateNMF(5, epsilon=0.01, most_columns=10, insecure_seed=1).fit(TRAIN[:50])
+        model = PrivateNMF(5, epsilon=0.01, max_columns=10, insecure_seed=1).fit(TRAIN[:50])
     assert model.components_.shape == (5, 64)
 
 
@@ -139,18 +139,18 @@ def test_transform_uses_the_released_dictionary():
 
 
 def test_saved_models_hold_the_dictionary_only(tmp_path):
-    model = PrivateNMF(3, epsilon=1.0, start="free").fit(TRAIN)
+    model = PrivateNMF(3, epsilon=1.0, init="random").fit(TRAIN)
     model.save(tmp_path / "m")
     again = tacit.load(tmp_path / "m")
     assert np.array_equal(again.components_, model.components_)
     assert again.guarantee_ == model.guarantee_
-    assert not hasattr(again, "clipped_share_")
+    assert not hasattr(again, "clipped_fraction_")
     assert np.allclose(again.transform(TEST), model.transform(TEST))
 
 
 def test_the_share_of_clipped_rows_is_reported():
-    assert PrivateNMF(2, row_norm=0.5).fit(TRAIN).clipped_share_ == 1.0
-    assert PrivateNMF(2, row_norm=1.5).fit(TRAIN).clipped_share_ == 0.0
+    assert PrivateNMF(2, row_norm=0.5).fit(TRAIN).clipped_fraction_ == 1.0
+    assert PrivateNMF(2, row_norm=1.5).fit(TRAIN).clipped_fraction_ == 0.0
 
 
 def test_a_ledger_is_charged_once_for_all_sums(tmp_path):
@@ -193,9 +193,9 @@ def test_choice_of_rank_by_coherence_has_no_private_form():
         {"rounds": 0, "method": "rounds"},
         {"sampling_rate": 0, "method": "rounds"},
         {"outliers": 0},
-        {"start": "warm", "method": "rounds"},
-        {"start": np.ones((2, 2)), "method": "rounds"},
-        {"start": -np.ones((2, 64)), "method": "rounds"},
+        {"init": "warm", "method": "rounds"},
+        {"init": np.ones((2, 2)), "method": "rounds"},
+        {"init": -np.ones((2, 64)), "method": "rounds"},
         {"random_state": None},
         {"n_components": 0},
     ],

@@ -81,7 +81,7 @@ def test_a_user_with_ten_thousand_ratings_counts_no_more_than_one():
         np.r_[data.items, np.arange(10_000)],
         np.r_[data.ratings, np.arange(10_000) % 2 * 4 + 1],
     )
-    estimator = PrivateRecommender(2, epsilon=10.0, catalogue=catalogue, rounds=1, popular_items=50)
+    estimator = PrivateRecommender(2, epsilon=10.0, catalogue=catalogue, rounds=1, max_columns=50)
     report = check_neighbours(released(estimator), honest, extreme)
     assert report.largest <= 1 + 1e-9
     clear = clone(estimator).set_params(epsilon=INF)
@@ -156,7 +156,7 @@ def test_the_published_method_has_no_guarantee_and_says_why(tmp_path):
 
 
 def test_units_must_fit_the_method():
-    for method, unit in (("covariance", "cell"), ("gradient", "user"), ("published", "user")):
+    for method, unit in (("moments", "cell"), ("gradient", "user"), ("published", "user")):
         with pytest.raises(InvalidInputError, match="unit="):
             PrivateRecommender(2, method=method, unit=unit).fit(USERS, ITEMS, RATINGS)
 
@@ -291,9 +291,9 @@ def test_the_file_holds_only_what_was_released(tmp_path):
         ({"method": "magic"}, "method"),
         ({"unit": "row"}, "unit"),
         ({"rounds": 0}, "rounds"),
-        ({"popular_items": 0}, "popular_items"),
+        ({"max_columns": 0}, "max_columns"),
         ({"rating_range": (1, 1)}, "rating_range"),
-        ({"max_rows": 10}, "max_units"),
+        ({"max_units": 10}, "max_units"),
         ({"epsilon": {0: 1.0}, "method": "gradient", "unit": "cell"}, "one epsilon"),
         ({"n_factors": 0, "method": "gradient", "unit": "cell"}, "n_factors"),
     ],

@@ -42,7 +42,7 @@ def private(plan, personal=False):
 
 
 PLAIN = {
-    "covariance": private(None),
+    "moments": private(None),
     "covariance, budgets of their own": private(None, personal=True),
     "als": lambda users: als_program(table_of(users), n_factors=2, sweeps=3, random_state=0),
     "non-negative": lambda users: rating_nmf_program(

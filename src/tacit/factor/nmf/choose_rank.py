@@ -140,7 +140,7 @@ def _rank_program(X: Any, model: PrivateNMF, ranks: Sequence[int], cost: float) 
     found = yield from centred_moments_program(
         X,
         row_norm=model.row_norm,
-        most_columns=model.most_columns,
+        max_columns=model.max_columns,
         outliers=model.outliers,
     )
     moments = found.public["moments"]

@@ -18,7 +18,7 @@ from tacit.estimators.private import PrivateFit
 from tacit.estimators.rows import clip_rows, row_norms
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.nnls import solve_rows
-from tacit.factor.nmf.saha_imtiaz import free_start, published_program, rounds_program, unit_ball
+from tacit.factor.nmf.saha_imtiaz import published_program, random_start, rounds_program, unit_ball
 from tacit.factor.nmf.start import nndsvd
 from tacit.factor.noisy_moments.centred import SPLIT, CentredMoments, centred_moments_program
 from tacit.privacy.guarantee import Guarantee
@@ -28,7 +28,7 @@ from tacit.validation import check_choice, check_count, check_epsilon, check_pos
 METHODS = ("moments", "rounds", "published")
 SYNTHETIC_ROWS = 4000
 NOISY_START_WEIGHT = 2.0
-"""With ``start="noisy"`` the three sums of the start together have this weight, against 1 for all rounds together."""
+"""With ``init="noisy"`` the three sums of the start together have this weight, against 1 for all rounds together."""
 
 UNPROTECTED = (
     "the published algorithm starts from the NNDSVD of the private data without noise, assumes row norms that it does not "
@@ -54,19 +54,19 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
         "moments": release the rows' mean and covariance once (`tacit.factor.noisy_moments.centred`), then factorise
         synthetic rows drawn from them, which costs nothing more. "rounds": the repaired Algorithm 2 of Saha and
         Imtiaz, a noisy A = W'W and B = W'X each round. "published": Algorithm 2 as printed; it has **no** guarantee.
-    start : {"free", "noisy"} or array of shape (n_components, n_features), default="free"
+    init : {"random", "noisy"} or array of shape (n_components, n_features), default="random"
         For "rounds": a random dictionary, one from noisy moments (paid for from the same budget), or a public one.
     rounds : int, default=10
         For "rounds" and "published".
     sampling_rate : float, default=1.0
         For "rounds": rate of each round's Poisson mini-batch.
-    most_columns : int, default=1000
-        For "moments": at most so many columns, those with the largest noisy sums, enter the covariance; the
+    max_columns : int, default=1000
+        For "moments": maximum number of columns in the covariance; those with the largest noisy sums are kept. The
         dictionary is zero on the others.
-    adjacency, max_rows, ledger, dataset, insecure_seed
+    adjacency, max_units, ledger, dataset, insecure_seed
         See `PrivateMoments`.
     random_state : int, default=0
-        Of the free start and of the synthetic rows; it protects nothing and may be public.
+        Seed of the random start and of the synthetic rows. Not secret: the privacy noise does not use it.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
     components_by_round_ : ndarray of shape (rounds, n_components, n_features)
         For "rounds": the dictionary after every round, which costs nothing more. Not saved.
     guarantee_ : Guarantee
-    clipped_share_ : float
+    clipped_fraction_ : float
         Share of the rows that were longer than `row_norm`. Computed without noise: for the holder's eyes, and not
         saved.
 
@@ -108,20 +108,20 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
     row_norm: float = public(default=1.0)
     outliers: float | None = public(default=None)
     method: str = public(default="moments")
-    start: Any = public(default="free")
+    init: Any = public(default="random")
     rounds: int = public(default=10)
     sampling_rate: float = public(default=1.0)
-    most_columns: int = public(default=1000)
+    max_columns: int = public(default=1000)
     random_state: int = public(default=0)
     components_: NDArray[np.float64] = released()
     n_features_in_: int = released()
     components_by_round_: NDArray[np.float64] = learned()
-    clipped_share_: float = learned()
+    clipped_fraction_: float = learned()
 
     def fit(self, X: Any, y: Any = None) -> PrivateNMF:
         """Learn and release the dictionary of the rows of `X` (dense or sparse, not negative)."""
         rows = self._checked(X)
-        self.clipped_share_ = float((row_norms(rows) > self.row_norm).mean())
+        self.clipped_fraction_ = float((row_norms(rows) > self.row_norm).mean())
         if math.isinf(self.epsilon):
             plain = NMF(self.n_components, outliers=self.outliers, random_state=self.random_state)
             self.components_ = plain.fit(clip_rows(rows, self.row_norm)).components_
@@ -160,7 +160,7 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
         check_choice(self.method, "method", METHODS)
         check_count(self.rounds, "rounds")
         check_rate(self.sampling_rate)
-        check_count(self.most_columns, "most_columns")
+        check_count(self.max_columns, "max_columns")
         check_seed(self.random_state)
         if self.outliers is not None:
             check_positive(self.outliers, "outliers")
@@ -169,7 +169,7 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
         return rows
 
     def _starts_from_moments(self) -> bool:
-        return self.method == "moments" or (isinstance(self.start, str) and self.start == "noisy")
+        return self.method == "moments" or (isinstance(self.init, str) and self.init == "noisy")
 
     def _split(self) -> Split:
         rounds = Split(rounds=Step(self.rounds, 1 / self.rounds, self.sampling_rate))
@@ -182,7 +182,7 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
             found = yield from centred_moments_program(
                 X,
                 row_norm=self.row_norm,
-                most_columns=self.most_columns,
+                max_columns=self.max_columns,
                 outliers=self.outliers,
                 split=split,
             )
@@ -202,13 +202,13 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
         )
 
     def _given_start(self, X: Any) -> NDArray[np.float64]:
-        if isinstance(self.start, str):
-            check_choice(self.start, "start", ("free", "noisy"))
-            return free_start(self.n_components, X.shape[1], np.random.default_rng(self.random_state))
-        start = np.asarray(self.start, dtype=np.float64)
+        if isinstance(self.init, str):
+            check_choice(self.init, "init", ("random", "noisy"))
+            return random_start(self.n_components, X.shape[1], np.random.default_rng(self.random_state))
+        start = np.asarray(self.init, dtype=np.float64)
         if start.shape != (self.n_components, X.shape[1]) or not np.all(start >= 0) or not np.all(np.isfinite(start)):
             raise InvalidInputError(
-                f"start to be 'free', 'noisy' or a non-negative dictionary of shape {(self.n_components, X.shape[1])}",
+                f"init to be 'random', 'noisy' or a non-negative dictionary of shape {(self.n_components, X.shape[1])}",
                 words(f"an array of shape {start.shape}"),
                 "Give one row per component; it must not have been computed from the private data.",
             )

@@ -25,7 +25,7 @@ GRAM_FRACTION = 0.2
 """Fraction of a round's budget for A (k x k); the rest is for B (k x d), which carries the words or pixels."""
 
 
-def free_start(n_components: int, n_features: int, generator: Generator) -> NDArray[np.float64]:
+def random_start(n_components: int, n_features: int, generator: Generator) -> NDArray[np.float64]:
     """Return a dictionary that has not seen the data: non-negative, rows of norm 1."""
     start = generator.random((n_components, n_features))
     normed: NDArray[np.float64] = start / np.linalg.norm(start, axis=1, keepdims=True)

@@ -68,7 +68,7 @@ def centred_moments_program(
     X: Any,
     *,
     row_norm: float,
-    most_columns: int,
+    max_columns: int,
     outliers: float | None,
     split: Split = SPLIT,
 ) -> Program:
@@ -79,7 +79,7 @@ def centred_moments_program(
     X : array or CSR matrix, not negative
     row_norm : float
         Rows are clipped to this L2 norm.
-    most_columns : int
+    max_columns : int
         At most so many columns enter the covariance: those with the largest noisy sums.
     outliers : float or None
         Entries of a row may differ from the mean by at most this much; what is beyond counts as an outlier and is cut
@@ -99,7 +99,7 @@ def centred_moments_program(
         units=units,
     )
     count = max(float(total["count"][0]), 1.0)
-    columns = columns_above_noise(total.total, total.noise["total"], most_columns)
+    columns = columns_above_noise(total.total, total.noise["total"], max_columns)
     mean = np.maximum(total.total[columns], 0.0) / count
 
     squares = sum(

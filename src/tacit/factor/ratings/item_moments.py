@@ -61,13 +61,13 @@ class ItemMomentSettings:
         At most so many factors.
     rounds : int
         Number of regressions.
-    popular_items : int
+    max_columns : int
         Maximum number of items in the second moment.
     """
 
     n_factors: int
     rounds: int
-    popular_items: int
+    max_columns: int
 
     @property
     def split(self) -> Split:
@@ -110,7 +110,7 @@ def item_program(
         total["items"][:, 0], total["items"][:, 1] / RATING_WEIGHT, sigma, sigma / RATING_WEIGHT
     )
 
-    size = min(settings.popular_items, len(table.items))
+    size = min(settings.max_columns, len(table.items))
     popular = np.sort(np.argsort(-total["items"][:, 0], kind="stable")[:size])
     found = ItemPosterior.of_biases(mean, biases, weight, sigma / RATING_WEIGHT, n_users)
     if size > 1 and settings.n_factors:

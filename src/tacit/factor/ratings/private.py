@@ -27,7 +27,7 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import secure_generator
 from tacit.validation import check_choice, check_count, check_epsilon, check_seed
 
-METHODS = {"covariance": "user", "gradient": "cell", "published": "cell"}
+METHODS = {"moments": "user", "gradient": "cell", "published": "cell"}
 """Each method, and the unit that it protects."""
 
 STAYS = (
@@ -55,17 +55,17 @@ class PrivateRecommender(PrivateFit, RatingModel):
         What is protected: a user's whole history, or (for "gradient" and "published") the value of one rating.
     rating_range : tuple of float, default=(1, 5)
         The least and greatest rating: public. Ratings outside are refused.
-    method : {"covariance", "gradient", "published"}, default="covariance"
-        "covariance": noisy biases, one noisy second moment of the users' residuals over popular items, and noisy
+    method : {"moments", "gradient", "published"}, default="moments"
+        "moments": noisy biases, one noisy second moment of the users' residuals over popular items, and noisy
         regressions that correct all items (`tacit.factor.ratings.item_moments`). "gradient": noisy gradients, the repaired
         method of Mugdho and Imtiaz, for ``unit="cell"``. "published": their Algorithm 1 as printed; **no** guarantee.
     rounds : int, optional
         Number of regressions (4 if not given) or of gradient steps (30).
-    popular_items : int, default=250
-        At most so many items enter the second moment: those with the largest noisy weights.
+    max_columns : int, default=250
+        Maximum number of items in the second moment; those with the largest noisy weights are kept.
     catalogue : sequence of ids, optional
         All items there are: public. If not given, the items in the data are taken for public.
-    adjacency, max_rows, ledger, dataset, insecure_seed
+    adjacency, max_units, ledger, dataset, insecure_seed
         See `PrivateMoments`; rows are users.
     random_state : int, default=0
         Of the start of "gradient" and "published"; it protects nothing and may be public.
@@ -75,7 +75,7 @@ class PrivateRecommender(PrivateFit, RatingModel):
     global_mean_, item_biases_, item_factors_, item_ids_, user_precision_, noise_
         As for `Recommender`, but noisy.
     item_weights_ : ndarray of shape (n_items,)
-        Noisy popularities ("covariance" only).
+        Noisy popularities ("moments" only).
     n_factors_ : int
     user_factors_ : ndarray
         Released by "gradient" and "published" only.
@@ -114,9 +114,9 @@ class PrivateRecommender(PrivateFit, RatingModel):
     epsilon: Any = public(default=1.0)
     unit: str = public(default="user")
     rating_range: tuple[float, float] | None = public(default=(1, 5))
-    method: str = public(default="covariance")
+    method: str = public(default="moments")
     rounds: int | None = public(default=None)
-    popular_items: int = public(default=250)
+    max_columns: int = public(default=250)
     catalogue: Any = public(default=None)
     random_state: int = public(default=0)
     n_factors_: int = released()
@@ -133,8 +133,8 @@ class PrivateRecommender(PrivateFit, RatingModel):
         self.item_ids_ = table.items.values
         given = users if items is None else (as_ids(users, "user"), as_ids(items, "item"), np.asarray(ratings))
         kept: NDArray[np.float64] | None = None
-        if self.method == "covariance":
-            side, self.item_weights_ = self._fit_covariance(scaled, given)
+        if self.method == "moments":
+            side, self.item_weights_ = self._fit_moments(scaled, given)
             self.n_factors_ = side.factors.shape[1]
             self._say_if_biases_only()
         elif self.method == "gradient":
@@ -168,32 +168,32 @@ class PrivateRecommender(PrivateFit, RatingModel):
         return type(self)(**{**self.get_params(deep=False), "epsilon": "one per user"})
 
     def _check_settings(self) -> tuple[float, float]:
-        check_count(self.n_factors, "n_factors", least=0 if self.method == "covariance" else 1)
+        check_count(self.n_factors, "n_factors", least=0 if self.method == "moments" else 1)
         check_choice(self.method, "method", METHODS)
         check_choice(self.unit, "unit", ("user", "cell"))
         if self.unit != METHODS[self.method]:
             raise InvalidInputError(
                 f"unit={METHODS[self.method]!r} for method {self.method!r}",
                 parameter(self.unit),
-                "'covariance' protects a user's whole history; 'gradient' only the value of one rating (unit='cell').",
+                "'moments' protects a user's whole history; 'gradient' only the value of one rating (unit='cell').",
             )
         if self.rounds is not None:
             check_count(self.rounds, "rounds")
-        check_count(self.popular_items, "popular_items")
+        check_count(self.max_columns, "max_columns")
         check_seed(self.random_state)
         if not isinstance(self.epsilon, Mapping | np.ndarray | list | tuple):
             check_epsilon(self.epsilon, infinite=True)
-        elif self.method != "covariance":
+        elif self.method != "moments":
             raise InvalidInputError(
-                "one epsilon for all users", words("one per user"), "Use method='covariance' for users' own budgets."
+                "one epsilon for all users", words("one per user"), "Use method='moments' for users' own budgets."
             )
         return check_rating_range(self.rating_range)
 
-    def _fit_covariance(self, table: RatingTable, given: Any) -> Any:
+    def _fit_moments(self, table: RatingTable, given: Any) -> Any:
         rounds = 4 if self.rounds is None else self.rounds
-        self._budgets = budgets_of(self.epsilon, self.delta, self.adjacency, table.users, self.max_rows)
+        self._budgets = budgets_of(self.epsilon, self.delta, self.adjacency, table.users, self.max_units)
         plan = None
-        settings = ItemMomentSettings(self.n_factors, rounds, self.popular_items)
+        settings = ItemMomentSettings(self.n_factors, rounds, self.max_columns)
         if not math.isinf(self._budgets.largest):
             plan = Plan.for_budget(
                 self._budgets.largest, self.delta, steps=settings.split, unit=self.unit, adjacency=self.adjacency

@@ -92,8 +92,8 @@ def budgets_of(epsilon: Any, delta: float, adjacency: str, users: Ids, max_units
         if scale[value] <= 0:
             raise InvalidInputError(
                 "budgets that the rounding of sums leaves room for",
-                words(f"an epsilon of {value:g} beside one of {largest:g}, with max_rows = {max_units}"),
-                "Lower max_rows, raise the smallest budgets, or leave these users out.",
+                words(f"an epsilon of {value:g} beside one of {largest:g}, with max_units = {max_units}"),
+                "Lower max_units, raise the smallest budgets, or leave these users out.",
             )
     note = (
         f"users have budgets of their own, from {min(named):g} to {largest:g}: the epsilon stated is the largest, "

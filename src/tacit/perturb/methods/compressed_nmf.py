@@ -34,7 +34,7 @@ class CompressedNMF(TablePerturbation):
     beta : float in [0, 2], optional
         How much the centroids count.
     n_clusters : int, default=3
-    n_starts : int, default=10
+    n_init : int, default=10
         Starts of k-means.
     rank : int, optional
         Of the factorisation; `n_clusters` if not given (with a target, more where the target needs it). Full rank changes nothing
@@ -78,13 +78,13 @@ class CompressedNMF(TablePerturbation):
 
     beta: float | None = public(default=None, kw_only=False)
     n_clusters: int = public(default=3)
-    n_starts: int = public(default=10)
+    n_init: int = public(default=10)
     rank: int | None = public(default=None)
     random_state: int | None = withheld(default=0)
 
     def _learn(self, rows: Rows, y: Any) -> None:
         check_non_negative_rows(rows)
-        self._k_means = k_means(rows, self.n_clusters, self._seed, self.n_starts)
+        self._k_means = k_means(rows, self.n_clusters, self._seed, self.n_init)
         self.labels_ = self._k_means.labels_
         self.cluster_centers_ = self._scaling.up(self._k_means.cluster_centers_)
         full = min(rows.shape)

@@ -92,7 +92,7 @@ class ConstrainedNMF(TablePerturbation):
         How much the memberships count.
     n_clusters : int, default=3
         Clusters, and rank of the factorisation.
-    n_starts : int, default=10
+    n_init : int, default=10
         Starts of k-means.
     sparsify : float, optional
         The threshold :math:`\delta`.
@@ -136,7 +136,7 @@ class ConstrainedNMF(TablePerturbation):
 
     beta: float | None = public(default=None, kw_only=False)
     n_clusters: int = public(default=3)
-    n_starts: int = public(default=10)
+    n_init: int = public(default=10)
     sparsify: float | None = public(default=None)
     random_state: int | None = withheld(default=0)
 
@@ -144,7 +144,7 @@ class ConstrainedNMF(TablePerturbation):
         if self.sparsify is not None:
             check_non_negative(self.sparsify, "sparsify")
         check_non_negative_rows(rows)
-        self._k_means = k_means(rows, self.n_clusters, self._seed, self.n_starts)
+        self._k_means = k_means(rows, self.n_clusters, self._seed, self.n_init)
         self.labels_ = self._k_means.labels_
         self.cluster_centers_ = self._scaling.up(self._k_means.cluster_centers_)
 

@@ -138,7 +138,7 @@ def test_the_sampler_agrees_with_exact_enumeration(latent):
     last = []
     for seed in range(600):
         model = LocalCountFactorization(
-            1, latent=latent, sweeps=20, burn=19, samples=1, shape=shape, rate=rate, random_state=seed
+            1, latent=latent, sweeps=20, burn_in=19, n_samples=1, prior_shape=shape, prior_rate=rate, random_state=seed
         )
         last.append(model.fit([view]).expected_counts_[0].ravel())
     drawn = np.rint(last).astype(int)
@@ -159,7 +159,7 @@ def tables(n_sites, seed=0):
 
 
 def small(**settings):
-    return LocalCountFactorization(2, sweeps=120, burn=60, samples=20, **settings)
+    return LocalCountFactorization(2, sweeps=120, burn_in=60, n_samples=20, **settings)
 
 
 def test_modelling_the_noise_beats_taking_it_for_data():
@@ -246,4 +246,4 @@ def test_bad_tables_for_the_fit_are_refused():
     with pytest.raises(InvalidInputError, match="not fitted"):
         small().predict()
     with pytest.raises(InvalidInputError, match="sweeps"):
-        LocalCountFactorization(sweeps=10, burn=20).fit([view])
+        LocalCountFactorization(sweeps=10, burn_in=20).fit([view])

@@ -261,7 +261,7 @@ def _constant(x):
         ({"dispersion": "guess"}, "dispersion"),
         ({"max_iter": 0}, "max_iter"),
         ({"inference": "sgld", "step_decay": 2.0}, "step_decay"),
-        ({"inference": "sgld", "batch": 0.0}, "batch"),
+        ({"inference": "sgld", "sampling_rate": 0.0}, "sampling_rate"),
         ({"inference": "vb", "adapt_prior": True}, "adapt_prior"),
     ],
 )

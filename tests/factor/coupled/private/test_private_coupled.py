@@ -64,7 +64,7 @@ def test_without_noise_the_structure_is_found(unit, protect):
 @pytest.mark.parametrize(("unit", "protect"), [("user", "site"), ("user", "user"), ("cell", "site"), ("cell", "user")])
 def test_the_budget_is_kept_and_said(method, unit, protect):
     relation, _ = ratings(n_users=60)
-    model = private(epsilon=2.0, delta=1e-5, unit=unit, protect=protect, method=method, steps=5).fit([relation])
+    model = private(epsilon=2.0, delta=1e-5, unit=unit, protect=protect, method=method, rounds=5).fit([relation])
     guarantee = model.guarantee_
     assert guarantee.holds
     assert guarantee.epsilon <= 2.0 * (1 + 1e-6)
@@ -170,7 +170,7 @@ def test_gradients_fit_a_tucker_model_with_a_public_relation(divergence):
         method="sgld",
         sampling_rate=1.0,
         clip=50.0,
-        steps=400,
+        rounds=400,
     ).fit([tensor, public])
     assert model.factors_["core"].shape == (2, 2, 2)
     assert np.corrcoef(model.predict(tensor.name).ravel(), mean.ravel())[0, 1] > 0.9
@@ -199,14 +199,14 @@ def test_a_unit_moves_a_gradient_by_no_more_than_the_clip():
 
 def test_gradients_are_accounted_with_their_sampling():
     relation, _ = ratings(n_users=60)
-    model = private(method="sgld", steps=7, sampling_rate=0.3).fit([relation])
+    model = private(method="sgld", rounds=7, sampling_rate=0.3).fit([relation])
     (release,) = model.guarantee_.releases
     assert (release.count, release.sampling_rate) == (7, 0.3)
 
 
 def test_published_noise_says_what_it_costs():
     relation, _ = ratings(n_users=60)
-    settings = {"epsilon": 1.0, "delta": 1e-4, "steps": 20, "sampling_rate": 0.1}
+    settings = {"epsilon": 1.0, "delta": 1e-4, "rounds": 20, "sampling_rate": 0.1}
     model = private(method="published", **settings).fit([relation])
     asked = ermis_zcdp_noise_multiplier(1.0, 1e-4, 20, 0.1)
     assert model.guarantee_.releases[0].noise_multiplier == pytest.approx(asked)
@@ -298,7 +298,7 @@ def test_a_second_fit_is_said_to_cost_and_a_ledger_is_charged(tmp_path):
 
 
 def test_it_can_be_cloned():
-    model = private(shared=["film"], unit="cell", steps=7)
+    model = private(shared=["film"], unit="cell", rounds=7)
     assert clone(model).get_params() == model.get_params()
 
 

@@ -121,7 +121,7 @@ def test_more_budget_gives_a_better_model():
     errors = []
     for epsilon in (0.05, 5.0, math.inf):
         model = PrivateCoupledFactorization(
-            {"r": 2}, epsilon=epsilon, value_range=(-1, 1), method="sgld", steps=150, insecure_seed=1
+            {"r": 2}, epsilon=epsilon, value_range=(-1, 1), method="sgld", rounds=150, insecure_seed=1
         )
         errors.append(np.sqrt(np.mean((model.fit([relation]).predict("user-film") - mean) ** 2)))
     assert errors[0] > errors[1] > errors[2]

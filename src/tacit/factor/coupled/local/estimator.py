@@ -83,7 +83,7 @@ class LocalCountFactorization(SavedModel):
 
     Parameters
     ----------
-    rank : int, default=5
+    n_components : int, default=5
     noise : {"modelled", "naive"}, default="modelled"
         "modelled": Gibbs sampling with the true counts as latent variables, so that noise is treated as noise.
         "naive": the noisy counts, negative ones set to zero, taken for the truth. For comparison only.
@@ -91,21 +91,21 @@ class LocalCountFactorization(SavedModel):
         What is drawn for a noisy cell. "counts": the true count, the noise being summed out. "skellam": the variables of
         [2]_ (a difference of two Poisson counts with exponential rates, Bessel-distributed given the rest). Both have the same
         posterior; the first forgets its past sooner.
-    sweeps, burn : int, default=600, 300
+    sweeps, burn_in : int, default=600, 300
         Number of sweeps, and how many of the first are thrown away.
-    samples : int, default=100
+    n_samples : int, default=100
         How many of the rest are kept, evenly spread.
-    shape : float, default=0.5
+    prior_shape : float, default=0.5
         Of the Gamma priors of U and V.
-    rate : float, optional
-        Of the prior of U; learned per site and component if not given. V's is `shape`, so its mean is 1.
+    prior_rate : float, optional
+        Of the prior of U; learned per site and component if not given. V's is `prior_shape`, so its mean is 1.
     random_state : int, default=0
         Of the sampler; it protects nothing.
 
     Attributes
     ----------
-    shared_samples_ : ndarray of shape (samples, n_columns, rank)
-    own_samples_ : ndarray of shape (samples, n_rows of all sites, rank)
+    shared_samples_ : ndarray of shape (n_samples, n_columns, n_components)
+    own_samples_ : ndarray of shape (n_samples, n_rows of all sites, n_components)
         Site by site, in the order given.
     site_ends_ : ndarray of int, shape (n_sites + 1,)
     expected_counts_ : list of ndarray
@@ -129,20 +129,20 @@ class LocalCountFactorization(SavedModel):
     >>> rng = np.random.default_rng(0)
     >>> tables = [rng.poisson(rng.gamma(1, 3, (20, 1)) * rng.gamma(1, 1, 8)) for _ in range(2)]
     >>> views = [LocallyPrivateCounts(epsilon=1.0).privatise(table) for table in tables]
-    >>> ldp1 = LocalCountFactorization(2, sweeps=60, burn=30, samples=10).fit(views)
-    >>> ldp2 = LocalCountFactorization(2, sweeps=60, burn=30, samples=10).fit([tables[0], views[1]])
+    >>> ldp1 = LocalCountFactorization(2, sweeps=60, burn_in=30, n_samples=10).fit(views)
+    >>> ldp2 = LocalCountFactorization(2, sweeps=60, burn_in=30, n_samples=10).fit([tables[0], views[1]])
     >>> ldp1.guarantee_.holds, ldp2.guarantee_.holds, ldp1.predict(0).shape
     (True, False, (20, 8))
     """
 
-    rank: int = public(default=5, kw_only=False)
+    n_components: int = public(default=5, kw_only=False)
     noise: str = public(default="modelled")
     latent: str = public(default="counts")
     sweeps: int = public(default=600)
-    burn: int = public(default=300)
-    samples: int = public(default=100)
-    shape: float = public(default=0.5)
-    rate: float | None = public(default=None)
+    burn_in: int = public(default=300)
+    n_samples: int = public(default=100)
+    prior_shape: float = public(default=0.5)
+    prior_rate: float | None = public(default=None)
     random_state: int = public(default=0)
     shared_samples_: NDArray[np.float64] = released()
     own_samples_: NDArray[np.float64] = released()
@@ -164,7 +164,9 @@ class LocalCountFactorization(SavedModel):
         sites = self._sites(tables, observed)
         shared = self._start(sites, generator)
         kept = set(
-            np.linspace(self.burn, self.sweeps - 1, min(self.samples, self.sweeps - self.burn)).astype(int).tolist()
+            np.linspace(self.burn_in, self.sweeps - 1, min(self.n_samples, self.sweeps - self.burn_in))
+            .astype(int)
+            .tolist()
         )
         drawn_shared, drawn_own = [], []
         expected = [np.zeros(site.z.shape) for site in sites]
@@ -173,9 +175,9 @@ class LocalCountFactorization(SavedModel):
             if sweep in kept:
                 drawn_shared.append(shared)
                 drawn_own.append(np.concatenate([site.own for site in sites]))
-            if sweep >= self.burn:
+            if sweep >= self.burn_in:
                 for place, site in enumerate(sites):
-                    expected[place] += site.counts / (self.sweeps - self.burn)
+                    expected[place] += site.counts / (self.sweeps - self.burn_in)
         self.shared_samples_, self.own_samples_ = np.stack(drawn_shared), np.stack(drawn_own)
         self.site_ends_ = np.cumsum([0, *(len(site.own) for site in sites)])
         self.expected_counts_ = expected
@@ -216,15 +218,15 @@ class LocalCountFactorization(SavedModel):
         return float(np.mean(logsumexp(logs, axis=0) - math.log(len(own))))
 
     def _check_settings(self) -> None:
-        check_count(self.rank, "rank")
+        check_count(self.n_components, "n_components")
         check_choice(self.noise, "noise", ("modelled", "naive"))
         check_choice(self.latent, "latent", ("counts", "skellam"))
-        check_count(self.burn, "burn", least=0)
-        check_count(self.sweeps, "sweeps", least=self.burn + 1)
-        check_count(self.samples, "samples")
-        check_positive(self.shape, "shape")
-        if self.rate is not None:
-            check_positive(self.rate, "rate")
+        check_count(self.burn_in, "burn_in", least=0)
+        check_count(self.sweeps, "sweeps", least=self.burn_in + 1)
+        check_count(self.n_samples, "n_samples")
+        check_positive(self.prior_shape, "prior_shape")
+        if self.prior_rate is not None:
+            check_positive(self.prior_rate, "prior_rate")
 
     def _sites(self, tables: Sequence[Any], observed: Sequence[Any] | None) -> list[_Site]:
         if not len(tables):
@@ -261,15 +263,17 @@ class LocalCountFactorization(SavedModel):
         if scale is not None and self.latent == "skellam":
             rates = np.full((2, *z.shape), scale)
         counts = np.where(seen, np.maximum(z, 0), 0)
-        return _Site(z, seen, scale, np.empty((len(z), self.rank)), counts, rates, np.ones(self.rank))
+        return _Site(z, seen, scale, np.empty((len(z), self.n_components)), counts, rates, np.ones(self.n_components))
 
     def _start(self, sites: list[_Site], generator: np.random.Generator) -> NDArray[np.float64]:
         rows, shared = start_of(
-            [site.z for site in sites], [site.observed for site in sites], self.rank, self.random_state
+            [site.z for site in sites], [site.observed for site in sites], self.n_components, self.random_state
         )
         for site, own in zip(sites, rows, strict=True):
             site.own = own * generator.gamma(20.0, 1 / 20, own.shape)
-            site.rate = np.full(self.rank, self.shape / float(own.mean()) if self.rate is None else self.rate)
+            site.rate = np.full(
+                self.n_components, self.prior_shape / float(own.mean()) if self.prior_rate is None else self.prior_rate
+            )
         return shared
 
     def _sweep(
@@ -288,12 +292,12 @@ class LocalCountFactorization(SavedModel):
                 draw_counts(site.z, site.observed, site.own, shared, ratio, generator, site.counts)
             by_row, by_column = np.zeros_like(site.own), np.zeros_like(shared)
             share_counts(site.counts, site.observed, site.own, shared, generator, by_row, by_column)
-            site.own = _gamma(generator, self.shape + by_row, site.rate + site.observed @ shared)
-            if self.rate is None:
-                site.rate = _gamma(generator, WEAK + self.shape * len(site.own), WEAK + site.own.sum(axis=0))
+            site.own = _gamma(generator, self.prior_shape + by_row, site.rate + site.observed @ shared)
+            if self.prior_rate is None:
+                site.rate = _gamma(generator, WEAK + self.prior_shape * len(site.own), WEAK + site.own.sum(axis=0))
             parts += by_column
             exposure += site.observed.T @ site.own
-        return _gamma(generator, self.shape + parts, self.shape + exposure)
+        return _gamma(generator, self.prior_shape + parts, self.prior_shape + exposure)
 
     def _own(self, site: int) -> NDArray[np.float64]:
         if not hasattr(self, "own_samples_"):

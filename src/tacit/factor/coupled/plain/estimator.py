@@ -227,10 +227,10 @@ class CoupledFactorization(FittedFactors):
         Whether sweeps start ahead of where the last one ended ("map"); the cost never rises either way.
     burn_in, n_samples, thin : int
         "sgld": steps before the first sample, samples, and steps for each.
-    step, step_decay : float
-        "sgld": the step size is ``step * t ** -step_decay``.
-    batch : float, default=1.0
-        "sgld": the share of the stored cells that a step looks at.
+    step_size, step_decay : float
+        "sgld": the step size is ``step_size * t ** -step_decay``.
+    sampling_rate : float, default=1.0
+        "sgld": probability with which each stored cell takes part in a step.
     random_state : int, default=0
 
     Attributes
@@ -294,9 +294,9 @@ class CoupledFactorization(FittedFactors):
     burn_in: int = public(default=500)
     n_samples: int = public(default=100)
     thin: int = public(default=5)
-    step: float = public(default=0.3)
+    step_size: float = public(default=0.3)
     step_decay: float = public(default=0.51)
-    batch: float = public(default=1.0)
+    sampling_rate: float = public(default=1.0)
     random_state: int = public(default=0)
 
     def fit(self, relations: Relation | Sequence[Relation], y: Any = None) -> Self:
@@ -407,9 +407,9 @@ class CoupledFactorization(FittedFactors):
             burn_in=check_count(self.burn_in, "burn_in", least=0),
             n_samples=check_count(self.n_samples, "n_samples"),
             thin=check_count(self.thin, "thin"),
-            step=check_rate(self.step, "step"),
-            decay=decay,
-            batch=check_rate(self.batch, "batch"),
+            step_size=check_rate(self.step_size, "step_size"),
+            step_decay=decay,
+            sampling_rate=check_rate(self.sampling_rate),
             random_state=check_seed(self.random_state),
         )
 

@@ -43,9 +43,9 @@ class LangevinSettings:
         Of the prior: a Gamma distribution's shape and mean; of a Normal one `scale` is the standard deviation.
     burn_in, n_samples, thin : int
         Steps before the first sample, samples, and steps for each.
-    step, decay : float
+    step_size, step_decay : float
         :math:`\kappa` and :math:`\gamma`.
-    batch : float
+    sampling_rate : float
         The share of the stored cells that each step looks at.
     random_state : int
     """
@@ -55,9 +55,9 @@ class LangevinSettings:
     burn_in: int = 500
     n_samples: int = 100
     thin: int = 5
-    step: float = 0.3
-    decay: float = 0.51
-    batch: float = 1.0
+    step_size: float = 0.3
+    step_decay: float = 0.51
+    sampling_rate: float = 1.0
     random_state: int = 0
 
 
@@ -90,8 +90,8 @@ def langevin_program(
     samples: dict[str, list[Floats]] = {name: [] for name in factors}
     losses: list[float] = []
     for time in range(1, settings.burn_in + settings.n_samples * settings.thin + 1):
-        kappa = settings.step * time**-settings.decay
-        batches = [Batch(term, settings.batch, local) for term in holder.terms]
+        kappa = settings.step_size * time**-settings.step_decay
+        batches = [Batch(term, settings.sampling_rate, local) for term in holder.terms]
         for name in [*holder.own, *holder.shared]:
             gradient, metric = _gradient_and_metric(holder, batches, name, factors, counts=counts)
             if name in holder.shared:

@@ -33,7 +33,7 @@ class CoupledMomentSettings:
         At most so many factors.
     rounds : int
         Number of regressions.
-    popular : int
+    max_columns : int
         At most so many rows of the largest factor enter the second moment.
     lead : str or None
         The shared factor with the most rows; None if none is shared.
@@ -47,7 +47,7 @@ class CoupledMomentSettings:
 
     rank: int
     rounds: int
-    popular: int
+    max_columns: int
     lead: str | None
     release_own: bool
     planned_noise: float
@@ -82,7 +82,7 @@ class CoupledMomentSettings:
 
     def worth_a_second_moment(self, entities: int, bound: float, share: float) -> bool:
         """Whether a direction could rise above the noise of a second moment; if not, its budget goes elsewhere."""
-        edge = math.sqrt(2 * self.popular) * self.planned_noise * bound / math.sqrt(share)
+        edge = math.sqrt(2 * self.max_columns) * self.planned_noise * bound / math.sqrt(share)
         return self.lead is not None and self.rank > 0 and edge <= MOST_EDGE * entities
 
     @property

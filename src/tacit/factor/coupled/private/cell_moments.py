@@ -123,7 +123,7 @@ def entries_program(
     side = FixedFactors(mean, {name: rows[name] for name in names}, NOISE)
     if "second" in split:
         assert settings.lead is not None
-        lead, size = settings.lead, min(settings.popular, cells.sizes[settings.lead])
+        lead, size = settings.lead, min(settings.max_columns, cells.sizes[settings.lead])
         popular = np.sort(np.argsort(-counts[lead], kind="stable")[:size])
         # how many of an entity's cells lie at popular rows, as far as the noisy counts tell
         share = float(np.clip(counts[lead][popular].sum() / counts[lead].sum(), 0.01, 1.0))

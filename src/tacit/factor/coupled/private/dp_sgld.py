@@ -170,7 +170,7 @@ class SgldSettings:
         Probability with which a unit takes part in a step.
     clip : float
         Longest gradient of one unit.
-    step_size, decay : float
+    step_size, step_decay : float
         :math:`\eta_0` and :math:`\gamma`.
     noised : tuple of str
         The factors that move by noisy totals.
@@ -184,7 +184,7 @@ class SgldSettings:
     rate: float
     clip: float
     step_size: float
-    decay: float
+    step_decay: float
     noised: tuple[str, ...]
     by_cell: bool
     random_state: int
@@ -217,7 +217,7 @@ def sgld_program(
             total = total + sum(_gradient(cells, name, factors) for cells in public) - RIDGE * factors[name]
             scales[name] = MEMORY * scales[name] + (1 - MEMORY) * float(np.mean(total**2))
             size = np.sqrt(scales[name] / (1 - MEMORY ** (step + 1))) + 1e-12
-            factors[name] = factors[name] + settings.step_size / (step + 1) ** settings.decay * total / size
+            factors[name] = factors[name] + settings.step_size / (step + 1) ** settings.step_decay * total / size
             if any(cells.power for cells in mine):
                 factors[name] = np.maximum(factors[name], LEAST)
             if step >= first_kept:

@@ -35,6 +35,8 @@ from tacit.validation import (
     check_seed,
 )
 
+MOMENT_ROUNDS, GRADIENT_ROUNDS = 4, 200
+"""Rounds of "moments" and of the methods with gradients, where the caller does not say."""
 PUBLISHED: dict[str, Callable[[float, float, int, float], float]] = {
     "zcdp": ermis_zcdp_noise_multiplier,
     "advanced": ermis_advanced_noise_multiplier,
@@ -70,8 +72,8 @@ def moments_run(model: Any, problems: Sequence[Problem], cells: Sequence[Sequenc
     by_cell = model.unit == "cell"
     settings = CoupledMomentSettings(
         rank=next(iter(first.ranks[letter] for letter in relation.spec.summed)),
-        rounds=model.rounds,
-        popular=model.popular,
+        rounds=MOMENT_ROUNDS if model.rounds is None else model.rounds,
+        max_columns=model.max_columns,
         lead=max(common, key=lambda name: first.sizes[name]) if common else None,
         release_own=model.protect == "user",
         planned_noise=gaussian_noise_multiplier(model.epsilon, model.delta, adjacency=model.adjacency)
@@ -100,12 +102,20 @@ def gradient_run(model: Any, problems: Sequence[Problem], cells: Sequence[Sequen
             )
     by_cell = model.unit == "cell"
     noised = first.others if model.protect == "site" and not by_cell else (first.entity, *first.others)
+    rounds = GRADIENT_ROUNDS if model.rounds is None else model.rounds
     settings = SgldSettings(
-        model.steps, model.sampling_rate, model.clip, model.step_size, model.decay, noised, by_cell, model.random_state
+        rounds,
+        model.sampling_rate,
+        model.clip,
+        model.step_size,
+        model.step_decay,
+        noised,
+        by_cell,
+        model.random_state,
     )
-    planned = Step(count=model.steps, sampling_rate=model.sampling_rate)
+    planned = Step(count=rounds, sampling_rate=model.sampling_rate)
     if model.method == "published":
-        multiplier = PUBLISHED[model.composition](model.epsilon, model.delta, model.steps, model.sampling_rate)
+        multiplier = PUBLISHED[model.composition](model.epsilon, model.delta, rounds, model.sampling_rate)
         plan: Plan | None = Plan(model.epsilon, model.delta, (planned,), multiplier, model.unit, model.adjacency)
     else:
         plan = _plan(model, [planned])
@@ -147,16 +157,18 @@ class PrivateCoupledFactorization(PrivateFactors):
         "moments": noisy sufficient statistics, shrunk by the noise that is known; for one private relation in CP form under
         Euclid. "sgld": noisy gradients of Poisson samples, for any einsum, Euclid or KL. "published": the same with the
         noise that the thesis's formula asks for; `guarantee_` says what that costs.
-    rounds, popular : int, default=4, 250
-        Of "moments": number of regressions, and how many rows of the largest shared factor enter the second moment.
-    steps, sampling_rate, clip, step_size, decay
-        Of "sgld": number of steps, probability of a unit to take part, longest gradient of a unit, step size and the power
-        with which it falls.
+    rounds : int, optional
+        Number of regressions of "moments" (4 if not given), or of gradient steps of "sgld" and "published" (200).
+    max_columns : int, default=250
+        Of "moments": at most this many rows of the largest shared factor enter the second moment.
+    sampling_rate, clip, step_size, step_decay
+        Of "sgld": probability of a unit to take part in a step, longest gradient of a unit, step size and the power with
+        which it falls.
     composition : {"zcdp", "advanced"}, default="zcdp"
         Of "published".
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
         Whether neighbouring data differ by a unit's cells being there or not, or by their being others.
-    max_rows : int, default=2**20
+    max_units : int, default=2**20
         Public upper bound on the number of units a site holds.
     ledger, dataset, insecure_seed
         See `PrivateMoments`.
@@ -208,13 +220,12 @@ class PrivateCoupledFactorization(PrivateFactors):
     shared: Sequence[str] | None = public(default=None)
     value_range: tuple[float, float] | None = public(default=None)
     method: str = public(default="moments")
-    rounds: int = public(default=4)
-    popular: int = public(default=250)
-    steps: int = public(default=200)
+    rounds: int | None = public(default=None)
+    max_columns: int = public(default=250)
     sampling_rate: float = public(default=0.2)
     clip: float = public(default=1.0)
     step_size: float = public(default=0.05)
-    decay: float = public(default=0.33)
+    step_decay: float = public(default=0.33)
     composition: str = public(default="zcdp")
     random_state: int = public(default=0)
 
@@ -292,9 +303,10 @@ class PrivateCoupledFactorization(PrivateFactors):
         check_choice(self.adjacency, "adjacency", ("add-remove", "replace-one"))
         check_epsilon(self.epsilon, infinite=self.method != "published")
         check_delta(self.delta)
-        for name in ("rounds", "popular", "steps"):
-            check_count(getattr(self, name), name)
-        for name in ("clip", "step_size", "decay"):
+        if self.rounds is not None:
+            check_count(self.rounds, "rounds")
+        check_count(self.max_columns, "max_columns")
+        for name in ("clip", "step_size", "step_decay"):
             check_positive(getattr(self, name), name)
         check_rate(self.sampling_rate)
         check_seed(self.random_state)

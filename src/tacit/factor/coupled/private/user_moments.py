@@ -97,7 +97,7 @@ def moments_program(
 
     if "second" in split:
         assert settings.lead is not None
-        size = min(settings.popular, cells.sizes[settings.lead])
+        size = min(settings.max_columns, cells.sizes[settings.lead])
         popular = np.sort(np.argsort(-popularity[settings.lead][:, 0], kind="stable")[:size])
         second = yield Sum(
             second=pack(_second_moment_of_entities(cells, _side(found, mean, NOISE), settings.lead, popular)),
