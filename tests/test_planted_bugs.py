@@ -328,7 +328,7 @@ def refits_leave_nothing(tmp_path: Path) -> None:
     users, items, values = rated(False)
     model = PrivateRecommender(2, method="gradient", unit="cell", epsilon=math.inf, rounds=2).fit(users, items, values)
     assert hasattr(model, "user_factors_")
-    model.set_params(method="covariance", unit="user", epsilon=5.0, rounds=None).fit(users, items, values)
+    model.set_params(method="moments", unit="user", epsilon=5.0, rounds=None).fit(users, items, values)
     model.save(tmp_path / "model.tacit")
     assert "user_factors" not in str(np.load(tmp_path / "model.tacit").files)
     assert not hasattr(model, "user_factors_")

@@ -449,7 +449,7 @@ def test_the_trial_sees_random_rows_within_the_bounds_and_no_private_row(monkeyp
     monkeypatch.setattr("tacit.neural.network_fit.PrivateNetwork._run", stop)
     private = 100 + np.random.default_rng(77).random((120, 6))
     with pytest.raises(InterruptedError):
-        PrivateBayesianClassifier(module=Watches(6, 2), bounds=(100, 101), **QUICK).fit(private, Y)
+        PrivateBayesianClassifier(module=Watches(6, 2), feature_range=(100, 101), **QUICK).fit(private, Y)
     rows = torch.cat(seen)
     assert float(rows.min()) == -1.0
     assert float(rows.max()) == 1.0

@@ -105,7 +105,7 @@ def _buyer(
         )
 
     def buy(texts: tuple[str, ...]) -> PaidVocabulary:
-        settings: dict[str, Any] = {"share": VOCABULARY_FRACTION, "purpose": "vocabulary and PrivateNMF"}
+        settings: dict[str, Any] = {"fraction": VOCABULARY_FRACTION, "purpose": "vocabulary and PrivateNMF"}
         found = private_vocabulary(texts, epsilon=epsilon, delta=delta, **settings, **spending)
         return check_found(found, rank)
 
