@@ -145,7 +145,7 @@ def _quiet():
 
 
 def made(name, **more):
-    return ESTIMATORS[name].load_class()(**{**CASES[name].settings, **more})
+    return ESTIMATORS[name].load_class()(**{**copy.deepcopy(CASES[name].settings), **more})
 
 
 def fitted(name, **more):
@@ -396,12 +396,13 @@ def test_later_changes_do_not_reach_the_file(name, tmp_path):
     model = fitted(name)
     before = saved(model, tmp_path)
     values = {key: getattr(model, key) for key in model._released if hasattr(model, key)}
-    for key, value in values.items():
+    for key, value in [*values.items(), *model.get_params().items()]:
         if isinstance(value, np.ndarray) and value.dtype.kind == "f":
             np.add(value, 1.0, out=value)
         elif isinstance(value, dict | list):
             value.clear()
-        setattr(model, key, 3.25)
+        if key in values:
+            setattr(model, key, 3.25)
     model.guarantee_ = tacit.Guarantee.none("planted")
     changed = {key: 77 for key in model.get_params() if key in ("epsilon", "delta", "random_state", "n_components")}
     model.set_params(**changed)

@@ -479,7 +479,7 @@ RELATIONS = {
         2, private="user", value_range=(0, 1)
     ).fit([[CELLS]]),
     "PrivateCoupledFactorization: more users than max_units": lambda _: PrivateCoupledFactorization(
-        1, private="user", value_range=(0, 1), divergence="euclid", max_units=100
+        1, private="user", value_range=(0, 1), max_units=100
     ).fit([_relation(np.ones((COUNT, 2)), divergence="euclid")]),
     "LocallyPrivateCounts: fractions": lambda _: LocallyPrivateCounts(1.0).privatise([[1.0, NUMBER]]),
     "LocallyPrivateCounts: negative counts": lambda _: LocallyPrivateCounts(1.0).privatise([[1, -COUNT]]),

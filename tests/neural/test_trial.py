@@ -434,7 +434,7 @@ def test_one_example_that_is_clipped_wrongly_is_enough(monkeypatch):
     assert learner.engine is Engine.ONE_BY_ONE
 
 
-def test_the_trial_sees_random_rows_within_the_bounds_and_no_private_row(monkeypatch):
+def test_the_trial_sees_random_rows_within_the_range_and_no_private_row(monkeypatch):
     seen = []
 
     class Watches(nn.Linear):

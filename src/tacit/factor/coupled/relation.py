@@ -123,7 +123,7 @@ class Relation:
     >>> from tacit.data import make_coupled
     >>> data = make_coupled()
     >>> Relation(data.tensor, "ir,jr,kr->ijk", ("user", "place", "activity"))
-    Relation('user-place-activity': 40 x 30 x 6, ir,jr,kr->ijk, 7200 cells known)
+    Relation('user-place-activity': 40 x 30 x 6, ir,jr,kr->ijk)
     >>> cells, counts = data.coordinates()
     >>> Relation((cells, counts, data.tensor.shape), "ir,jr,kr->ijk", ("user", "place", "activity")).n_observed
     7200
