@@ -255,7 +255,7 @@ def test_a_row_that_converges_slowly_does_not_change_the_weights_of_the_others()
     X /= np.linalg.norm(X, axis=1, keepdims=True)
 
     def fit(rows):
-        settings = {"method": "rounds", "rounds": 1, "outliers": 0.05, "start": start}
+        settings = {"method": "rounds", "rounds": 1, "outliers": 0.05, "init": start}
         return {"T": PrivateNMF(3, epsilon=1.0, delta=1e-5, **settings).fit(rows).components_}
 
     assert check_neighbours(fit, X, np.vstack([X, np.eye(1, 12)])).largest <= 1
