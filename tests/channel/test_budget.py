@@ -1,4 +1,4 @@
-"""The life of a private run: what was released stays charged, whatever happens, and a run is used once."""
+"""Charges of a private run: releases stay charged even after errors, and a run can be used only once."""
 
 import os
 import sqlite3

@@ -28,6 +28,7 @@ def test_in_the_clear_the_highest_total_wins():
     assert [outcome.public["winner"] for outcome in run_together([vote_program(p) for p in parts], Clear())] == [0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gap", "epsilon"), [(0.0, 0.5), (2.0, 0.5), (4.0, 1.0)])
 def test_winners_come_with_the_probability_of_report_noisy_max(gap, epsilon):
     """For two candidates the winner depends on the difference of two Laplace draws of scale 2 / epsilon (level 1e-4)."""
@@ -111,6 +112,7 @@ def test_a_run_that_stops_before_its_choice_settles_without_it():
     assert [release.kind for release in account.settled.releases] == ["gaussian"]
 
 
+@pytest.mark.slow
 def test_under_replace_one_a_unit_moves_a_score_twice():
     """One row of score 1 for candidate 0 becomes one of score -1: the law of the winner, in closed form."""
     channel = Noisy(Plan.for_budget(2.0, 1e-6, steps=1, choices=(1.0,), adjacency="replace-one"))

@@ -1,4 +1,4 @@
-"""The masked channel: exact totals, words that say nothing, masks never used twice, noise shared among the parties."""
+"""The masked channel: exact totals, uniform words, masks never used twice, noise added in parts by the parties."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from links import in_threads, pair_keys
 from scipy.stats import chi2, kstest
 
 from tacit import NMF, PrivateMoments, PrivateNMF
-from tacit.channel import Choose, Grid, Noisy, NormedSum, Outcome, Plan, Sum
+from tacit.channel import Choose, Columnwise, Grid, Noisy, NormedSum, Outcome, Plan, Sum
 from tacit.channel.fixedpoint import Ring
 from tacit.channel.masked import Masked, Masks, among
 from tacit.channel.run import interpose, run
@@ -75,11 +75,11 @@ def test_integers_that_could_wrap_are_refused(bad):
         ring.of_integers(np.array([0, bad]), parties=4)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 2.0**22])
-def test_what_does_not_fit_is_refused_before_anything_is_sent(bad):
+@pytest.mark.parametrize(("bad", "words"), [(np.nan, 2), (np.inf, 1), (2.0**22, 1), (2.0**86, 2)])
+def test_what_does_not_fit_is_refused_before_anything_is_sent(bad, words):
     def work(together):
         with pytest.raises(RangeError):
-            Masked(together).exchange([Sum(x=[1.0, bad])])
+            Masked(together, words=words).exchange([Sum(x=[1.0, bad])])
         return together.link.sent
 
     assert in_threads(3, work) == [[], [], []]
@@ -167,8 +167,57 @@ def test_nmf_among_parties_is_the_centralised_fit(parties):
         assert distance <= 1e-8 * np.linalg.norm(alone.components_)
 
 
+@pytest.mark.parametrize(("parties", "columns", "words"), [(2, 9, 1), (3, 10, 2), (5, 3, 2)])
+def test_work_that_parties_divide_is_that_of_one_of_them_bit_for_bit(parties, columns, words):
+    """Fewer columns than parties too; each party is told the others' results and not the total of their columns."""
+    generator = np.random.default_rng(columns)
+    terms = [generator.normal(size=(2, columns)) for _ in range(parties)]
+    seen = []
+
+    def work(place, totals, rest):
+        seen.append((place.start, place.stop))
+        return np.stack([totals[0] * rest["scale"][0], np.sin(totals[1]), np.arange(columns)[place]], axis=1)
+
+    def program(index):
+        asked = Sum(x=terms[index], scale=[index + 0.5], columnwise=Columnwise("x", 3, work))
+        return Outcome({"worked": (yield asked).worked})
+
+    def party(together):
+        channel = Masked(together, words=words)
+        found = run(program(together.index), channel).public["worked"]
+        return found, together.link.sent, channel.transcript
+
+    results = in_threads(parties, party)
+    total = GRID.decode(sum(GRID.encode(term) for term in terms))
+    alone = work(slice(0, columns), total, {"scale": [parties**2 / 2]})
+    cuts = [columns * place // parties for place in range(parties + 1)]
+    assert sorted(seen[:-1]) == sorted(itertools.pairwise(cuts))
+    for found, sent, transcript in results:
+        np.testing.assert_array_equal(found, alone)
+        assert not any(GRID.encode(total[:, :1]).tobytes() in message for _, message in sent)
+        assert list(transcript.entries[0].shapes) == ["scale", "worked"]
+
+
+def test_a_dictionary_step_that_parties_divide_gives_the_same_bits(monkeypatch):
+    generator = np.random.default_rng(3)
+    X, start = generator.gamma(1.0, size=(60, 17)), generator.random((3, 17))
+
+    def fitted():
+        models = fitted_among(lambda: NMF(3, init=start, max_iter=12, tol=0), [X[:1], X[1:20], X[20:41], X[41:]])
+        for model in models[1:]:
+            np.testing.assert_array_equal(model.components_, models[0].components_)
+        return models[0]
+
+    divided = fitted()
+    monkeypatch.setattr(Sum, "divisible", None)
+    whole = fitted()
+    np.testing.assert_array_equal(divided.components_, whole.components_)
+    np.testing.assert_array_equal(divided.loss_curve_, whole.loss_curve_)
+    np.testing.assert_array_equal(divided.sum_WX_, whole.sum_WX_)
+
+
 def test_noise_in_the_sum_is_that_of_one_trusted_curator():
-    """The noise of the total: honest parties' shares alone have the planned width, whoever else adds theirs."""
+    """The noise of the total: the honest parties' parts alone have the planned width, whatever other parties add."""
     plan = Plan.for_budget(1.0, 1e-6)
     parties, colluding = 4, 1
     zeros = np.zeros(40_000)
@@ -187,7 +236,7 @@ def test_noise_in_the_sum_is_that_of_one_trusted_curator():
 
 
 class Bill:
-    """Stands for a ledger's line."""
+    """Replaces a line of the ledger."""
 
     def __init__(self):
         self.charges = []
@@ -239,6 +288,7 @@ def test_shares_of_discrete_gaussians_add_up_to_one_within_the_stated_factor():
         assert np.abs(np.log(total[seen] / one[seen])).max() <= bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

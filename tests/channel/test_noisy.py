@@ -123,6 +123,27 @@ def test_rounding_to_the_grid_is_counted_in_the_sensitivity():
     assert larger.sensitivity * larger.grid.step > 1.01
 
 
+@pytest.mark.parametrize("holders", [2, 3, 10])
+def test_rounding_is_counted_for_every_holder_that_has_a_part_of_a_unit(holders):
+    """Each holder's numbers are just below half a grid step without the unit, and just above another half with it."""
+    size = 2**14
+    channel = Noisy(Plan.for_budget(1.0, 1e-6), max_units=10)
+
+    def measured(term, bound):
+        return channel.measure([Sum(x=np.full(size, term), bound=bound, units=10)] * holders)["x"]
+
+    def moved(widened):
+        step = measured(0.0, widened(1.0)).grid.step
+        part = (math.floor(1 / math.sqrt(size) / step) + 0.02) * step
+        bound = widened(part * math.sqrt(size))
+        before, after = measured(0.49 * step, bound), measured(0.49 * step + part, bound)
+        assert after.grid.step == step
+        return np.linalg.norm((after.integers - before.integers).astype(float)) / after.sensitivity
+
+    assert moved(lambda norm: Bound(norm).times(holders)) <= 1
+    assert moved(lambda norm: Bound(norm * holders)) > 1, "the rounding of the other holders is not counted"
+
+
 def test_several_holders_are_totalled_before_the_noise():
     plan = Plan.for_budget(1e6, 1e-5, steps=3)  # next to no noise
     alone = run(mean_program(X), Noisy(plan)).public["estimate"]
@@ -141,6 +162,7 @@ def test_normed_sums_are_normalised_after_the_noise():
     assert not np.array_equal(found, np.eye(4))
 
 
+@pytest.mark.slow
 def test_samples_are_poisson_at_the_asked_rate():
     channel = Noisy(Plan.for_budget(1.0, 1e-5, steps=[Step(1, sampling_rate=0.3)]), insecure_seed=11)
     mask, other = channel.sample([Sample(100_000, 0.3), Sample(100_000, 0.3)])  # of two holders
@@ -148,6 +170,7 @@ def test_samples_are_poisson_at_the_asked_rate():
     assert stats.binomtest(int((mask & other).sum()), 100_000, 0.09).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_a_second_sample_before_the_sum_is_refused():
     """Else the first one's mask could be used at the second one's rate."""
 
@@ -159,6 +182,7 @@ def test_a_second_sample_before_the_sum_is_refused():
         run(program(), Noisy(Plan.for_budget(1.0, 1e-5, steps=[Step(1, sampling_rate=0.1)])))
 
 
+@pytest.mark.slow
 def test_a_sample_counts_for_one_sum_only():
     def program():
         mask = yield Sample(30, 0.5)
@@ -172,7 +196,7 @@ def test_a_sample_counts_for_one_sum_only():
 
 
 class Account:
-    """Stands for a ledger; refuses when told to."""
+    """Replaces a ledger, and refuses charges on request."""
 
     def __init__(self, refuse=False):
         self.refuse, self.charged, self.settled = refuse, [], []

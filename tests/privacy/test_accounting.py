@@ -35,6 +35,7 @@ def test_full_batch_inverse_is_tight_and_on_the_private_side(epsilon, delta, ste
     assert back == pytest.approx(epsilon, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta", "steps", "rate"), SAMPLED)
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 def test_sampled_inverse_is_tight_and_on_the_private_side(epsilon, delta, steps, rate, adjacency):
@@ -66,6 +67,7 @@ def test_full_batch_agrees_with_dp_accounting(noise_multiplier, delta):
     assert gaussian_epsilon(noise_multiplier, delta) == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise_multiplier", "delta", "steps", "rate"), [(8.4, 1e-4, 20_000, 0.01), (1.2, 1e-5, 300, 0.02)]
 )
@@ -107,6 +109,7 @@ def test_replace_one_doubles_the_sensitivity():
     assert gaussian_epsilon(4.0, 1e-5, adjacency="replace-one") == pytest.approx(gaussian_epsilon(2.0, 1e-5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise_multiplier", [0.6, 1.0, 1.7, 3.0])
 @pytest.mark.parametrize("shift", [(1,), (1, 1), (2, 1, 1), (7,), (10, 3), (40, 9)])
 def test_discrete_gaussian_costs_what_is_charged(noise_multiplier, shift):
@@ -177,6 +180,7 @@ def test_every_kind_of_release_adds_to_the_total(left_out):
     assert Accountant(releases=fewer).epsilon(1e-5) < Accountant(releases=MIXED).epsilon(1e-5)
 
 
+@pytest.mark.slow
 def test_mixed_agrees_with_dp_accounting_events():
     import dp_accounting
     from dp_accounting.pld import PLDAccountant
@@ -277,6 +281,7 @@ def test_bad_adjacency_names_the_choices():
         gaussian_epsilon(1.0, 1e-5, adjacency="neighbours")
 
 
+@pytest.mark.slow
 def test_a_delta_that_lets_the_sampled_go_unprotected_is_refused():
     with pytest.raises(InvalidInputError, match="below the probability that a unit is drawn"):
         gaussian_noise_multiplier(1.0, 1e-5, steps=4, sampling_rate=1e-7)

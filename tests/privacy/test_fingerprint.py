@@ -101,6 +101,7 @@ def test_different_data_have_different_fingerprints(tmp_path: Path) -> None:
     assert len({fingerprint(data) for data in different}) == len(different)
 
 
+@pytest.mark.slow
 @given(npst.arrays(st.sampled_from(["f8", "i4", "?", "U2"]), npst.array_shapes(max_dims=3, max_side=4)), st.data())
 def test_one_changed_value_changes_it_and_a_layout_does_not(array: np.ndarray, data: st.DataObject) -> None:
     before = fingerprint(array)

@@ -29,6 +29,7 @@ def ledger(tmp_path):
     return book
 
 
+@pytest.mark.slow
 def test_budget_show(ledger):
     lines = printed("budget", "show", "--ledger", ledger.path).splitlines()
     for place in range(len(NOISES)):

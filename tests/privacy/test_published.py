@@ -67,6 +67,7 @@ def test_ermis_appendix_c_by_hand():
     assert published.ermis_sgld_noise_multiplier(1.0, 1e-3, 10, 0.02) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_ermis_appendix_e_step_by_step():
     """The synthetic run of section 7.2: q = 0.02, T = 300, delta = 1e-3, epsilon = 1 (the thesis prints 8.14 and 2.87)."""
     b = math.sqrt(600 * math.log(2000))
@@ -92,11 +93,13 @@ def test_geometric_parameter_is_not_epsilon():
     assert published.ermis_geometric_epsilon(0.9, 3) == pytest.approx(3 * math.log(1 / 0.9))
 
 
+@pytest.mark.slow
 def test_the_thesis_sigma_costs_three_times_what_it_was_sold_for():
     assert gaussian_epsilon(3.23, 1e-4, steps=20_000, sampling_rate=0.01) == pytest.approx(1.505, rel=2e-3)
     assert gaussian_epsilon(10.88, 1e-4, steps=20_000, sampling_rate=0.01) == pytest.approx(0.372, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_comparison_puts_the_sound_one_first_and_prices_the_rest():
     rows = published.compare_published(0.5, 1e-4, steps=20_000, sampling_rate=0.01)
     sound, coarse, renyi, *papers = rows

@@ -35,6 +35,7 @@ def test_vocabulary_and_fit_together_cost_the_budget(method):
     assert len(both.releases) == len(found.guarantee.releases) + len(model.guarantee_.releases)
 
 
+@pytest.mark.slow
 def test_frequencies_are_those_of_the_documents():
     found = private_vocabulary(TEXTS, epsilon=20.0, delta=1e-6, max_words=200, insecure_seed=2)
     counts = term_counts(TEXTS, vocabulary=found.terms)
@@ -60,6 +61,7 @@ def test_a_text_names_a_part_of_its_words_that_depends_on_itself_alone():
     assert named_words("The moon, the MOON and a star", 40) == {"moon", "star"}
 
 
+@pytest.mark.slow
 def test_a_ledger_is_charged_once_for_both_and_refuses_before_looking(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("texts", 3.1, 1e-6)

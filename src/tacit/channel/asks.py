@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.channel.split import Step
+from tacit.channel.plan import Step
 from tacit.errors import InvalidInputError, kind_of, parameter
 from tacit.validation import check_count, check_positive, check_rate
+
+ROUNDED_BY_EACH = 2.0**-12
+"""Twice the largest rounding of one holder's term, as a fraction of the bound (LEAST_STEPS_PER_ROUNDING of the noisy channel
+is 2**13)."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,42 @@ class Bound:
         """What replacing one unit's data can move."""
         return 2 * self.norm if self.change is None else min(self.change, 2 * self.norm)
 
+    def times(self, factor: float) -> Bound:
+        r"""Return the bound of a unit that moves the sum `factor` times as far, because several holders have a part of it.
+
+        Each holder rounds its own term to the grid, so that also the rounding, at most :math:`\sqrt d` grid steps for d
+        numbers, is `factor` times that of one holder. The channel counts it once. The grid is so fine that it is at most
+        ROUNDED_BY_EACH / 2 of the bound, and a bound that is wider by the fraction :math:`(factor - 1)` ROUNDED_BY_EACH covers
+        the rest.
+        """
+        wider = factor * (1 + max(factor - 1, 0.0) * ROUNDED_BY_EACH)
+        return Bound(wider * self.norm, None if self.change is None else wider * self.change)
+
+
+@dataclass(frozen=True)
+class Columnwise:
+    """What a program will do with the totals, column by column of one of them: parties can divide it among them.
+
+    A channel that divides the work returns its result (`Total.worked`) in place of the total of that array. Others leave
+    `worked` at None, and the program does the work on the total.
+
+    Parameters
+    ----------
+    of : str
+        The array, with fewer rows than columns.
+    size : int
+        Numbers of the result for each column.
+    work : callable
+        Called with a slice of columns, the total of these columns, and the totals of the other arrays; returns an array of
+        shape (columns, size). A column's result must not depend on which others are worked on with it, to the last bit.
+    """
+
+    of: str
+    size: int
+    work: Callable[[slice, NDArray[np.float64], Mapping[str, NDArray[np.float64]]], NDArray[np.float64]] = field(
+        repr=False
+    )
+
 
 class Total(Mapping[str, NDArray[np.float64]]):
     """The totals of a `Sum`, by name: ``total.WX`` or ``total["WX"]``.
@@ -52,10 +92,18 @@ class Total(Mapping[str, NDArray[np.float64]]):
         Standard deviation of the noise in every number of each array, as the channel added it: for its adjacency, its
         sampling rate, and the noise shares of all parties. Zero in a channel without noise; NaN for the direction of a
         noisy total (`NormedSum`), which has no single one. It is public: bounds, plan and the number of parties set it.
+    worked : ndarray of shape (columns, size) or None
+        The result of a `Columnwise` that the parties divided among them; its array is then not among the totals.
     """
 
-    def __init__(self, arrays: Mapping[str, NDArray[np.float64]], noise: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        arrays: Mapping[str, NDArray[np.float64]],
+        noise: Mapping[str, float] | None = None,
+        worked: NDArray[np.float64] | None = None,
+    ) -> None:
         self._arrays = dict(arrays)
+        self.worked = worked
         self.noise = MappingProxyType(dict.fromkeys(self._arrays, 0.0) if noise is None else dict(noise))
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
@@ -93,6 +141,8 @@ class Sum:
     units : int, optional
         How many units were added up here. It never leaves the holder; a noisy channel checks that it is within the
         number for which the bound covers the rounding of floating-point addition.
+    columnwise : Columnwise, optional
+        Work on the totals that parties may divide.
     """
 
     kind = "sum"
@@ -104,6 +154,7 @@ class Sum:
         fractions: Mapping[str, float] | None = None,
         step: Step | None = None,
         units: int | None = None,
+        columnwise: Columnwise | None = None,
         **arrays: ArrayLike,
     ) -> None:
         if not arrays or "noise" in arrays:
@@ -120,17 +171,36 @@ class Sum:
         self.fractions = _checked_fractions(fractions, self.bound)
         self.step = Step() if step is None else step
         self.units = None if units is None else check_count(units, "units", least=0)
+        self.columnwise = columnwise
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays, in order."""
         return tuple(self.arrays)
 
+    @property
+    def divisible(self) -> Columnwise | None:
+        """The work that parties divide, if there is some and its array has fewer rows than columns."""
+        rows, columns = self.arrays[self.columnwise.of].shape if self.columnwise is not None else (0, 0)
+        return self.columnwise if rows < columns else None
+
     def signature(self) -> tuple[Any, ...]:
         """Everything about the ask that is public; all holders, and all neighbouring data sets, must agree on it."""
         shapes = tuple((name, array.shape) for name, array in self.arrays.items())
         bound = tuple(self.bound.items()) if isinstance(self.bound, dict) else self.bound
-        return (self.kind, shapes, bound, tuple(self.fractions.items()), self.step)
+        divided = () if self.divisible is None else ((self.divisible.of, self.divisible.size),)
+        return (self.kind, shapes, bound, tuple(self.fractions.items()), self.step, *divided)
+
+    @staticmethod
+    def described(signature: tuple[Any, ...]) -> Sum:
+        """Return an ask with this signature; its arrays take no memory and hold zeros."""
+        kind, shapes, bound, fractions, step = signature
+        arrays: dict[str, Any] = {name: np.broadcast_to(np.float64(0), shape) for name, shape in shapes}
+        made = (NormedSum if kind == NormedSum.kind else Sum)(
+            bound=dict(bound) if isinstance(bound, tuple) else bound, step=step, **arrays
+        )
+        made.fractions = dict(fractions)  # as they are: scaling them to 1 again could change their last bits
+        return made
 
 
 def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Protocol
 
-from tacit.channel.plan import Plan
-from tacit.channel.split import Step
+from tacit.channel.plan import Plan, Step
 from tacit.errors import BudgetError, ProtocolError, words
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.releases import ExponentialRelease, Release, merge

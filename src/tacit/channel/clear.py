@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel.asks import Choose, NormedSum, Sample, Sum, Total, normalise_columns
-from tacit.channel.transcript import Transcript
+from tacit.channel.run import Transcript
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import secure_generator
 

@@ -19,6 +19,7 @@ LIMIT = 2**62
 """Encoded numbers and totals stay below this in magnitude: a sum of two still fits 64 bits, so it never wraps."""
 Elements = NDArray[np.uint64]
 _WORD = 64
+"""Bits of one word of a ring."""
 
 
 @dataclass(frozen=True)
@@ -115,13 +116,19 @@ class Ring:
             )
 
     def encode(self, values: ArrayLike, grid: Grid, *, parties: int) -> Elements:
-        """Round to the grid; what could make a total of so many parties wrap raises `RangeError`."""
+        """Round to the grid; raise `RangeError` for values with which a total over all parties could wrap."""
         with np.errstate(over="ignore"):  # an overflow becomes infinity, which is refused below
             scaled = np.asarray(values, dtype=np.float64).ravel() * math.ldexp(1.0, -grid.exponent)
         np.rint(scaled, out=scaled)
-        self._check(_largest(scaled) < math.ldexp(1.0, _WORD * self.words - 2) / parties, grid, parties)
+        largest = _largest(scaled)
+        self._check(largest < math.ldexp(1.0, _WORD * self.words - 2) / parties, grid, parties)
         if self.words == 1:
             return scaled.astype(np.int64).view(np.uint64)[None]
+        if largest < 2.0 ** (_WORD - 1):  # the usual case, many times faster: the upper word is the sign
+            signed = np.empty((2, scaled.size), dtype=np.int64)
+            signed[0] = scaled
+            np.right_shift(signed[0], _WORD - 1, out=signed[1])
+            return signed.view(np.uint64)
         # of the magnitude, not of the number: 2^64 - x need not be a float where x is
         size = np.abs(scaled)
         upper = np.floor(np.ldexp(size, -_WORD))
@@ -138,8 +145,9 @@ class Ring:
 
     def decode(self, elements: Elements, grid: Grid) -> NDArray[np.float64]:
         """Return the numbers that the elements stand for, rounded to 53 bits."""
-        signed = elements[-1].view(np.int64).astype(np.float64)
-        if self.words == 2:
+        lower = np.ascontiguousarray(elements[0]).view(np.int64)
+        signed = lower.astype(np.float64)
+        if self.words == 2 and not np.array_equal(lower >> _WORD - 1, elements[1].view(np.int64)):
             # Near zero the upper word of a negative number is -1 and the lower one huge: negate first, so that no
             # digits cancel, then put the sign back.
             negative = elements[1].view(np.int64) < 0
@@ -150,18 +158,28 @@ class Ring:
         numbers *= grid.step  # a power of two: exact
         return numbers
 
+    def add_to(self, total: Elements, term: Elements) -> None:
+        """Add in place, wrapping."""
+        total += term
+        if self.words == 2:
+            total[1] += total[0] < term[0]
+
+    def take_from(self, total: Elements, term: Elements) -> None:
+        """Subtract in place, wrapping."""
+        if self.words == 2:
+            total[1] -= total[0] < term[0]
+        total -= term
+
     def plus(self, left: Elements, right: Elements) -> Elements:
         """Add, wrapping."""
-        total = left + right
-        if self.words == 2:
-            total[1] += total[0] < left[0]
+        total = left.copy()
+        self.add_to(total, right)
         return total
 
     def minus(self, left: Elements, right: Elements) -> Elements:
         """Subtract, wrapping."""
-        rest = left - right
-        if self.words == 2:
-            rest[1] -= left[0] < right[0]
+        rest = left.copy()
+        self.take_from(rest, right)
         return rest
 
     def _check(self, fits: bool, grid: Grid, parties: int) -> None:

@@ -24,11 +24,9 @@ from numpy.typing import NDArray
 from tacit.channel.asks import Bound, Choose, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.budget import Account, BudgetedRun
 from tacit.channel.fixedpoint import Grid, exact_sum
-from tacit.channel.peers import ONE_WORD, Alone, Together
+from tacit.channel.peers import ONE_WORD, Alone, Peers
 from tacit.channel.plan import LEAST_LATTICE_SIGMA, Plan
-from tacit.channel.run import lengths_of
-from tacit.channel.sampling import PoissonSampling
-from tacit.channel.transcript import Transcript
+from tacit.channel.run import Transcript, lengths_of
 from tacit.errors import InvalidInputError, ProtocolError, Undisclosed, parameter, words
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import discrete_gaussian, discrete_laplace
@@ -36,10 +34,45 @@ from tacit.privacy.noise.entropy import insecure_generator
 from tacit.privacy.releases import GaussianRelease
 from tacit.validation import check_count, warn_about_delta
 
+
+class PoissonSampling:
+    """The sample that the next sum is taken over.
+
+    Privacy
+    -------
+    Every unit is drawn on its own with the stated rate; the mask never leaves its holder. A unit that was not drawn must
+    not change the next sum at all, not even by rounding: amplification is accounted for units that contribute nothing
+    unless drawn. Compute the sum from the drawn units alone; `check_neighbours` verifies that.
+    """
+
+    def __init__(self) -> None:
+        self.rate = 1.0
+
+    def draw(self, asks: Sequence[Sample], generator: np.random.Generator) -> list[NDArray[np.bool_]]:
+        """Draw each holder's mask; a second draw before the sum is refused."""
+        if self.rate != 1:
+            raise ProtocolError(
+                "a Sum after every Sample",
+                words("a second Sample"),
+                "Yield a Sum after every Sample; otherwise the first sample is not accounted for.",
+            )
+        self.rate = asks[0].rate
+        return [generator.random(ask.units) < ask.rate for ask in asks]
+
+    def spend(self) -> None:
+        """Use the sample up: the next sum is over all units, unless another sample is drawn."""
+        self.rate = 1.0
+
+
 FLOAT_UNIT = 2.0**-53
+"""Unit roundoff of double precision."""
 WITHIN_A_UNIT = 2.0**-30
+"""Relative reserve for the rounding within one unit's contribution: 2**23 operations in double precision."""
 LEAST_STEPS_PER_ROUNDING = 2.0**13
+"""A grid is so fine that rounding all numbers of a unit to it adds at most one part in this to the sensitivity (0.012%)."""
 LEAST_SHARE = 32.0
+"""Least standard deviation, in grid steps, of one party's share of the noise. The factor exp(10 h exp(-pi^2 s^2)) of Kairouz,
+Liu & Steinke (2021, section 4) is then 1 in double precision, for any number of parties."""
 SHARE_RESERVE = 2.0**-40
 """A share is this much wider than its root says, so that rounding the root takes nothing off the honest shares' sum."""
 
@@ -111,18 +144,18 @@ class Noisy:
         self.plan = plan
         self.max_units = check_count(max_units, "max_units")
         self.transcript = Transcript(keep_values)
-        self._together: Together = Alone()
-        self._budget = BudgetedRun(plan, spending, self._together)
+        self._peers: Peers = Alone()
+        self._budget = BudgetedRun(plan, spending, self._peers)
         self._sampling = PoissonSampling()
         self._warned = False
         self._insecure_seed = insecure_seed
         self._insecure = None if insecure_seed is None else insecure_generator(insecure_seed)
 
-    def joined(self, together: Together) -> Noisy:
+    def joined(self, peers: Peers) -> Noisy:
         """Return this channel, made to add up over the parties, each of which adds its share of the noise."""
-        self._together = self._budget.memory = together
+        self._peers = self._budget.memory = peers
         if self._insecure_seed is not None:  # even insecure noise is drawn by each party for itself
-            self._insecure = insecure_generator(self._insecure_seed + together.index)
+            self._insecure = insecure_generator(self._insecure_seed + peers.index)
         return self
 
     def open(self) -> None:
@@ -132,21 +165,29 @@ class Noisy:
     def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
         """Draw each holder's Poisson sample for the next sum, from the secure generator."""
         self._warn_holder(sum(ask.units for ask in asks))
-        return self._sampling.draw(asks, self._insecure or self._together.sampler())
+        return self._sampling.draw(asks, self._insecure or self._peers.sampler())
 
     def exchange(self, asks: Sequence[Sum]) -> Total:
         """Total, add noise, record: nothing leaves before every check has passed and the ledger was charged."""
-        ask, rate = asks[0], self._sampling.rate
-        measured = self.measure(asks)
+        measured, rate = self.measure(asks), self._sampling.rate
+        return self.release(asks[0], measured, units=sum(ask.units or 0 for ask in asks), rate=rate)
+
+    def release(self, ask: Sum, measured: dict[str, Measured], *, units: int, rate: float = 1.0) -> Total:
+        """Charge, count and release a total that was measured here or by others.
+
+        Parameters
+        ----------
+        ask : Sum
+            Its public part is used, not its arrays.
+        measured : dict of str to Measured
+        units : int
+            How many units were added up.
+        rate : float
+            Of the Poisson sample that they are.
+        """
         step = self._budget.planned(ask.step, rate)
-        self._warn_holder(sum(ask.units or 0 for ask in asks))
-        release = GaussianRelease(
-            name="+".join(ask.names),
-            noise_multiplier=self.plan.multiplier(ask.step.weight),
-            sampling_rate=rate,
-            lattice_sigma=min(array.sigma for array in measured.values()),
-            dimension=max(1, sum(array.integers.size for array in measured.values())),
-        )
+        self._warn_holder(units)
+        release = self._record(ask, measured, rate)
         shares = {name: self._share(array) for name, array in measured.items()}
         self._budget.take(step, release)
         self._sampling.spend()
@@ -154,11 +195,35 @@ class Noisy:
         self.transcript.add(ask.kind, total, release=release)
         return total
 
+    def recall(self, ask: Sum, total: Total, *, rate: float = 1.0) -> None:
+        """Count a total that an earlier process of the same run released; it is not released again."""
+        measured = self.scaled(ask, {name: np.zeros(array.shape, np.int64) for name, array in ask.arrays.items()})
+        release = self._record(ask, measured, rate)
+        self._budget.take(self._budget.planned(ask.step, rate), release)
+        self.transcript.add(ask.kind, total, release=release)
+
+    def recall_choice(self, winner: int) -> None:
+        """Count a choice that an earlier process of the same run made."""
+        release = self._budget.take_choice()
+        self.transcript.add("choice", {"choice": np.array([float(winner)])}, release=release)
+
+    def _record(self, ask: Sum, measured: dict[str, Measured], rate: float) -> GaussianRelease:
+        return GaussianRelease(
+            name="+".join(ask.names),
+            noise_multiplier=self.plan.multiplier(ask.step.weight),
+            sampling_rate=rate,
+            lattice_sigma=min(array.sigma for array in measured.values()),
+            dimension=max(1, sum(array.integers.size for array in measured.values())),
+        )
+
     def choose(self, asks: Sequence[Choose]) -> int:
         """Return the winner by report-noisy-max (Dwork & Roth 2014, section 3.3), with discrete Laplace noise."""
-        if self._together.parties > 1:
+        if self._peers.parties > 1:
             raise ProtocolError("sums only, among parties", words("a Choose"), "Make the choice before, or alone.")
-        scores, sensitivity = self.measure_scores(asks)
+        return self.choose_from(*self.measure_scores(asks))
+
+    def choose_from(self, scores: NDArray[np.int64], sensitivity: float) -> int:
+        """Return the winner among total scores on a grid; one unit can change each score by `sensitivity` grid steps."""
         release = self._budget.take_choice()
         noise = discrete_laplace(2 * sensitivity / release.epsilon, scores.shape, generator=self._insecure)
         winner = int(np.argmax(scores + noise))
@@ -194,19 +259,23 @@ class Noisy:
                     "of shorter additions.",
                 )
             self._check_units(ask.units, f"a Sum of {ask.names}")
-        first = asks[0]
-        joint = sum(array.size for array in first.arrays.values())
+        grids = {name: array.grid for name, array in self.scaled(asks[0], {}).items()}
+        totals = {name: exact_sum([grid.encode(ask.arrays[name]) for ask in asks]) for name, grid in grids.items()}
+        return self.scaled(asks[0], totals)
+
+    def scaled(self, ask: Sum, totals: Mapping[str, NDArray[np.int64]]) -> dict[str, Measured]:
+        """Return the grid, the sensitivity and the noise of every array; they follow from the ask's public part."""
+        joint = sum(array.size for array in ask.arrays.values())
         measured = {}
-        for name, array in first.arrays.items():
-            norm, dimension = self._norm_of(first, name), array.size
-            weight = first.step.weight
-            if isinstance(first.bound, dict):
-                weight *= first.fractions[name]
+        for name, array in ask.arrays.items():
+            norm, dimension = self._norm_of(ask, name), array.size
+            weight = ask.step.weight
+            if isinstance(ask.bound, dict):
+                weight *= ask.fractions[name]
             else:
                 dimension = joint  # one vector: its rounding counts once, over all its numbers
-            grid, sensitivity, sigma = scales(norm, max(dimension, 1), self.plan.multiplier(weight), self.max_units)
-            integers = exact_sum([grid.encode(ask.arrays[name]) for ask in asks])
-            measured[name] = Measured(integers, grid, sensitivity, sigma)
+            scale = scales(norm, max(dimension, 1), self.plan.multiplier(weight), self.max_units)
+            measured[name] = Measured(totals.get(name, np.empty(0, np.int64)), *scale)
         return measured
 
     def _released(self, ask: Sum, measured: dict[str, Measured], shares: dict[str, float]) -> Total:
@@ -215,8 +284,8 @@ class Noisy:
             array.integers + discrete_gaussian(shares[name], array.integers.shape, generator=self._insecure)
             for name, array in measured.items()
         ]
-        added = self._together.add(
-            ONE_WORD.of_integers(np.concatenate([array.ravel() for array in noised]), parties=self._together.parties),
+        added = self._peers.add(
+            ONE_WORD.of_integers(np.concatenate([array.ravel() for array in noised]), parties=self._peers.parties),
             ONE_WORD,
             str(ask.signature()),
             noised=True,
@@ -230,18 +299,18 @@ class Noisy:
             totals = {name: normalise_columns(array) for name, array in totals.items()}
             return Total(totals, dict.fromkeys(totals, math.nan))
         # every party adds its share, colluding or not
-        spread = math.sqrt(self._together.parties)
+        spread = math.sqrt(self._peers.parties)
         return Total(totals, {name: shares[name] * spread * array.grid.step for name, array in measured.items()})
 
     def _warn_holder(self, units: int) -> None:
         """Warn once about a delta that is too large for the number of units, which only a single holder knows."""
-        if not self._warned and self._together.parties == 1:
+        if not self._warned and self._peers.parties == 1:
             self._warned = True
             warn_about_delta(self.plan.delta, units)
 
     def conclude(self, public: Mapping[str, Any]) -> None:
         """Check that all parties ended with the same."""
-        self._together.agree(lengths_of(public))
+        self._peers.agree(lengths_of(public))
 
     def close(self) -> None:
         """End the run; the ledger is corrected to what was really released, unless the run is to be resumed."""
@@ -255,7 +324,7 @@ class Noisy:
             delta=self.plan.delta,
             unit=self.plan.unit,
             adjacency=self.plan.adjacency,
-            trust=self._together.trust + self._counted_on(),
+            trust=self._peers.trust + self._counted_on(),
             assumptions=(f"no holder adds up more than {self.max_units} units",),
         )
         if self._insecure is not None:
@@ -264,7 +333,7 @@ class Noisy:
 
     def _counted_on(self) -> str:
         """Say whose noise the guarantee counts on."""
-        parties, colluding = self._together.parties, self._together.parties - self._together.honest
+        parties, colluding = self._peers.parties, self._peers.parties - self._peers.honest
         if parties == 1:
             return ""
         if colluding == 0:
@@ -273,11 +342,11 @@ class Noisy:
 
     def _share(self, array: Measured) -> float:
         """Return the standard deviation, in grid steps, of the noise that this party adds."""
-        share = array.sigma / math.sqrt(self._together.honest) * (1 + SHARE_RESERVE)
+        share = array.sigma / math.sqrt(self._peers.honest) * (1 + SHARE_RESERVE)
         if share < LEAST_SHARE:
             raise InvalidInputError(
                 f"at most {(array.sigma / LEAST_SHARE) ** 2:.0f} parties to share the noise",
-                parameter(self._together.honest),
+                parameter(self._peers.honest),
                 "Use fewer parties.",
             )
         return share

@@ -1,21 +1,117 @@
-"""A plan: how many noisy sums a run will make, and the one noise level that makes their total the target."""
+"""A plan: the noisy sums that a run will make, how they split its budget, and the noise level that meets the budget."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tacit.channel.split import Split, Step
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.calibration import gaussian_noise_multiplier, least_multiplier
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.releases import ADJACENCIES, UNITS, ExponentialRelease, GaussianRelease, Release
-from tacit.validation import check_choice, check_epsilon, check_fit_delta
+from tacit.validation import check_choice, check_count, check_epsilon, check_fit_delta, check_positive, check_rate
+
+
+@dataclass(frozen=True)
+class Step:
+    """`count` noisy sums of equal weight, over all units or over a Poisson sample.
+
+    Parameters
+    ----------
+    count : int
+        How many such sums the run makes.
+    weight : float
+        Part of the budget of **one** such sum, relative to the plan's other steps: its noise multiplier is the plan's
+        divided by ``sqrt(weight)``.
+    sampling_rate : float
+        Rate of the Poisson sample that each sum is taken over; 1 for all units.
+    name : str
+        Set by `Split`; tells steps of equal weight apart.
+    """
+
+    count: int = 1
+    weight: float = 1.0
+    sampling_rate: float = 1.0
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        check_count(self.count, "count")
+        check_positive(self.weight, "weight")
+        check_rate(self.sampling_rate)
+
+
+class Split(Mapping[str, Step]):
+    """The steps of a run by name; both the plan and the asks take them from here.
+
+    A program yields ``Sum(..., step=split["second"])`` and the plan is ``Plan.for_budget(epsilon, delta, steps=split)``, so
+    the two cannot disagree.
+
+    Parameters
+    ----------
+    **steps : float or Step
+        By name, in the order of the program. A number is the weight of a single sum over all units.
+
+    Examples
+    --------
+    >>> from tacit.channel import Split, Step
+    >>> split = Split(sums=0.2, rounds=Step(count=4, weight=0.2))
+    >>> split.total
+    1.0
+    >>> split["rounds"].count
+    4
+    """
+
+    def __init__(self, **steps: float | Step) -> None:
+        if not steps:
+            raise InvalidInputError("at least one step", words("none"), "Name the sums that the run will make.")
+        self._steps = {
+            name: replace(step if isinstance(step, Step) else Step(weight=step), name=name)
+            for name, step in steps.items()
+        }
+
+    @property
+    def total(self) -> float:
+        """The weights of all sums together."""
+        return sum(step.count * step.weight for step in self.values())
+
+    def scaled(self, total: float) -> Split:
+        """Return the same split with weights that add up to `total`."""
+        factor = check_positive(total, "total") / self.total
+        return Split(**{name: replace(step, weight=step.weight * factor) for name, step in self.items()})
+
+    def __or__(self, other: Split) -> Split:
+        """Return the steps of both splits; a name that both have is refused."""
+        common = sorted(set(self) & set(other))
+        if common:
+            raise InvalidInputError("splits without common names", parameter(common), "Name the steps differently.")
+        return Split(**self, **other)
+
+    def __getitem__(self, name: str) -> Step:
+        return self._steps[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Split) and self._steps == other._steps
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._steps.items()))
+
+    def __repr__(self) -> str:
+        return f"Split({', '.join(f'{name}={step!r}' for name, step in self.items())})"
+
 
 LEAST_LATTICE_SIGMA = 2.0**12
+"""Least standard deviation of noise in grid steps; see GRID_RESERVE."""
 MOST_NUMBERS = 2**40
+"""Most numbers in one sum; see GRID_RESERVE."""
 GRID_RESERVE = 1e-6
 """Relative addition to the noise. It pays, in advance, for the grid of the discrete Gaussian: with noise of at least
 LEAST_LATTICE_SIGMA steps and at most MOST_NUMBERS numbers a sum, the grid takes less than 2e-7 off the multiplier."""
@@ -107,6 +203,7 @@ def _releases(noise_multiplier: float, steps: Iterable[Step]) -> list[GaussianRe
     ]
 
 
+@functools.lru_cache(maxsize=128)  # an audit repeats the same fit thousands of times, and a search takes seconds
 def _calibrated(
     epsilon: float, delta: float, steps: tuple[Step, ...], adjacency: str, choices: tuple[float, ...]
 ) -> float:

@@ -1,7 +1,7 @@
-"""Programs, and running them: one holder alone, or several holders in one process, in lock-step over one channel.
+"""Programs and how they run: one holder alone, or several in one process, in lock-step over one channel.
 
 A program is a generator: an algorithm from one holder's view. It yields what it asks for (`tacit.channel.asks`), receives
-totals, and returns an `Outcome`.
+totals, and returns an `Outcome`. The channel keeps a `Transcript` of everything that left the holders.
 """
 
 from __future__ import annotations
@@ -17,9 +17,78 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel.asks import Ask, Choose, Sample, Sum, Total
-from tacit.channel.transcript import Transcript
 from tacit.errors import InvalidInputError, ProtocolError, Undisclosed, kind_of, words
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.releases import Release, merge
+from tacit.progress import part_named, tell
+
+
+@dataclass(frozen=True, repr=False)
+class TranscriptEntry(Undisclosed):
+    """One exchange: its public description, the release it was, and (if kept) the very numbers.
+
+    Attributes
+    ----------
+    round : int
+        Counted from zero.
+    kind : str
+        "sum" or "normed-sum".
+    shapes : mapping
+        The shape of each array by name.
+    release : Release or None
+        What the accountant makes of it; None in channels without noise.
+    totals : mapping or None
+        What everyone received.
+    terms : sequence or None
+        What each holder revealed on its own, where the channel reveals that.
+    """
+
+    round: int
+    kind: str
+    shapes: Mapping[str, tuple[int, ...]]
+    release: Release | None = None
+    totals: Mapping[str, NDArray[np.float64]] | None = None
+    terms: Sequence[Mapping[str, NDArray[np.float64]]] | None = None
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers were totalled."""
+        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+
+@dataclass(repr=False)
+class Transcript(Undisclosed):
+    """All exchanges of one run; `keep_values` also keeps the numbers, for measuring what they leak."""
+
+    keep_values: bool = False
+    entries: list[TranscriptEntry] = field(default_factory=list)
+
+    def add(
+        self,
+        kind: str,
+        totals: Mapping[str, NDArray[np.float64]],
+        *,
+        release: Release | None = None,
+        terms: Sequence[Mapping[str, NDArray[np.float64]]] | None = None,
+    ) -> None:
+        """Record one exchange."""
+        kept = {name: array.copy() for name, array in totals.items()} if self.keep_values else None
+        shown = None
+        if self.keep_values and terms is not None:
+            shown = [{name: array.copy() for name, array in term.items()} for term in terms]
+        shapes = {name: array.shape for name, array in totals.items()}
+        self.entries.append(TranscriptEntry(len(self.entries), kind, shapes, release, kept, shown))
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What the accountant composes."""
+        return merge(entry.release for entry in self.entries if entry.release is not None)
+
+    def __iter__(self) -> Iterator[TranscriptEntry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,9 +167,21 @@ def on_public_data() -> Iterator[None]:
     """
     token = _interposed.set(None)
     try:
-        yield
+        with part_named("on what was released"):
+            yield
     finally:
         _interposed.reset(token)
+
+
+def is_alone() -> bool:
+    """Whether a fit that starts here is one holder's own: not among parties, and not observed."""
+    return _interposed.get() is None
+
+
+def interposed(channel: Channel) -> Channel:
+    """Return the channel that a run over `channel` would use here: among parties, or observed, it is another one."""
+    wrap = _interposed.get()
+    return channel if wrap is None else wrap(channel)
 
 
 def run(program: Program, channel: Channel) -> Outcome:
@@ -112,8 +193,7 @@ def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]
     """Run several holders' programs in lock-step; all must ask for the same things and learn the same public things."""
     if not programs:
         raise InvalidInputError("at least one holder", words("none"), "Give one program per holder.")
-    wrap = _interposed.get()
-    used = channel if wrap is None else wrap(channel)
+    used = interposed(channel)
     used.open()  # before the block that closes it: a channel in use elsewhere stays open
     try:
         outcomes = _lock_step(list(programs), used)
@@ -128,6 +208,7 @@ def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]
 def _lock_step(programs: list[Program], channel: Channel) -> list[Outcome]:
     answers: list[Any] = [None] * len(programs)
     ended: list[Any] = []
+    planned, sums = planned_sums(channel), 0
     for turn in itertools.count():
         asks: list[Ask] = []
         for program, answer in zip(programs, answers, strict=True):
@@ -146,7 +227,18 @@ def _lock_step(programs: list[Program], channel: Channel) -> list[Outcome]:
             _check_same_public(outcomes)
             return outcomes
         answers = _answer(asks, channel, turn)
+        if not isinstance(asks[0], Sample):
+            sums += 1
+            tell("sum", sums, planned)
+            if sums == planned:
+                tell("computing the result")
     raise AssertionError("unreachable")
+
+
+def planned_sums(channel: Any) -> int | None:
+    """Return how many sums and choices a channel will release; None if it has no plan."""
+    plan = getattr(channel, "plan", None)
+    return None if plan is None else sum(step.count for step in plan.steps) + len(plan.choices)
 
 
 def _answer(asks: list[Ask], channel: Channel, turn: int) -> list[Any]:

@@ -12,11 +12,13 @@ from tacit.privacy.accountant import Accountant
 from tacit.privacy.records import (
     OTHER_VERSION,
     checked_record,
+    digest_of,
     is_list_of_records,
     is_list_of_texts,
     is_number,
     is_number_or_none,
     is_text,
+    numbers_in,
 )
 from tacit.privacy.releases import ADJACENCIES, UNITS, Release, merge, release_from_dict
 from tacit.privacy.rounding import shown_delta, shown_epsilon, shown_factor
@@ -169,7 +171,7 @@ class Guarantee:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; an infinite epsilon is None."""
-        return {
+        record = {
             "kind": self.kind,
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "delta": self.delta,
@@ -180,16 +182,17 @@ class Guarantee:
             "releases": [release.to_dict() for release in self.releases],
             "assumptions": list(self.assumptions),
             "reason": self.reason,
-            "sentence": str(self),
         }
+        return {**record, "digest": digest_of(record), "sentence": str(self)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Guarantee:
         """Rebuild a guarantee from `to_dict`, and refuse a record that does not agree with itself.
 
-        Every field is required and no other is accepted. Epsilon and the accountant are computed again from the
-        releases and must agree with the stated ones (`Accountant.agrees` has the tolerance), and the sentence must be
-        the one that the other fields give. So a record that was cut off, or in which one field was changed, is refused.
+        Every field is required and no other is accepted. Epsilon is computed again from the releases and must agree with
+        the stated one (`Accountant.agrees` has the tolerance). The digest must be that of the other fields. The sentence,
+        which another version may word differently, must state epsilon and delta and no number that is not in the other
+        fields. So a record that was cut off, or in which one field was changed, is refused.
         """
         record = checked_record(values, "a guarantee", _FIELDS)
         check_choice(record["kind"], "kind", KINDS)
@@ -202,11 +205,10 @@ class Guarantee:
         if record["kind"] == PRIVATE:
             delta = check_delta(record["delta"])
             computed = accountant.epsilon(delta)
-            fits = record["reason"] == "" and record["accountant"] == _method(accountant)
+            fits = record["reason"] == ""
         else:
             delta, computed = 1.0, math.inf
             fits = record["delta"] == 1.0 and record["reason"] != ""
-            fits = fits and record["accountant"] in {"", _method(accountant)}
         if not accountant.agrees(stated, computed):
             raise InvalidInputError(
                 f"the epsilon that the recorded releases give ({shown_epsilon(computed)})",
@@ -225,11 +227,21 @@ class Guarantee:
             assumptions=tuple(record["assumptions"]),
             reason=record["reason"],
         )
-        if not fits or str(read) != record["sentence"]:
+        if not fits or not read._is_stated_by(record["sentence"]):
             raise InvalidInputError(
                 "a guarantee whose kind, numbers, reason and sentence agree", words("one that does not"), OTHER_VERSION
             )
+        fields = {name: value for name, value in record.items() if name not in ("digest", "sentence")}
+        if record["digest"] != digest_of(fields):
+            raise InvalidInputError("a guarantee with the digest of its fields", words("another digest"), OTHER_VERSION)
         return replace(read, epsilon=max(stated, computed))
+
+    def _is_stated_by(self, sentence: str) -> bool:
+        """Whether a sentence states epsilon and delta, if they are finite, and no numbers but those of this guarantee."""
+        texts = " ".join([str(self), self.trust, self.accountant, self.reason, *self.assumptions])
+        stated = numbers_in(sentence)
+        needed = numbers_in(f"{shown_epsilon(self.epsilon)} {shown_delta(self.delta)}") if self.holds else set()
+        return bool(sentence) and needed <= stated <= numbers_in(texts)
 
 
 _FIELDS = {
@@ -243,6 +255,7 @@ _FIELDS = {
     "releases": is_list_of_records,
     "assumptions": is_list_of_texts,
     "reason": is_text,
+    "digest": is_text,
     "sentence": is_text,
 }
 

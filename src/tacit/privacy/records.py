@@ -6,7 +6,10 @@ every field is required, unknown fields are refused and types are exact.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +17,8 @@ from typing import Any
 from tacit.errors import InvalidInputError, kind_of, words
 
 OTHER_VERSION = "The record is incomplete, was changed, or comes from another version of tacit. Do not rely on it."
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
 def is_text(value: object) -> bool:
@@ -53,15 +58,25 @@ def is_list_of_records(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
+def digest_of(record: Mapping[str, Any]) -> str:
+    """Return a SHA-256 digest of the fields of a record: it shows that a field was changed, not who wrote the record."""
+    return hashlib.sha256(json.dumps(dict(record), sort_keys=True).encode()).hexdigest()
+
+
+def numbers_in(text: str) -> set[float]:
+    """Return the numbers that a text states."""
+    return {float(number) for number in _NUMBER.findall(text)}
+
+
 def checked_record(values: object, what: str, fields: Mapping[str, Callable[[object], bool]]) -> dict[str, Any]:
     """Return `values` if it is a dict with exactly these fields, each of the type that its check accepts.
 
     Parameters
     ----------
     values : object
-        What was read.
+        The record that was read.
     what : str
-        What it should be, for the error message ("a guarantee").
+        The kind of record, for the error message ("a guarantee").
     fields : mapping of str to function
         The name of each field, and a check of its value.
     """
@@ -70,15 +85,15 @@ def checked_record(values: object, what: str, fields: Mapping[str, Callable[[obj
     missing = [name for name in fields if name not in values]
     unknown = len(set(values) - set(fields))
     mistyped = [name for name, check in fields.items() if name in values and not check(values[name])]
-    found = [
+    problems = [
         f"{problem} {', '.join(names)}"
         for problem, names in (("no field", missing), ("a wrong type in", mistyped))
         if names
     ]
     if unknown:
-        found.append(f"{unknown} unknown field{'s' if unknown > 1 else ''}")
-    if found:
+        problems.append(f"{unknown} unknown field{'s' if unknown > 1 else ''}")
+    if problems:
         raise InvalidInputError(
-            f"{what} with exactly the fields {', '.join(fields)}", words("; ".join(found)), OTHER_VERSION
+            f"{what} with exactly the fields {', '.join(fields)}", words("; ".join(problems)), OTHER_VERSION
         )
     return dict(values)

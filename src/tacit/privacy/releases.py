@@ -109,7 +109,7 @@ class LaplaceRelease(Release):
 
 @dataclass(frozen=True)
 class GeometricRelease(Release):
-    """Integers released with two-sided geometric (discrete Laplace) noise P(t) ~ exp(-|t|/scale)."""
+    """Integers released with two-sided geometric (discrete Laplace) noise P(t) ~ exp(-abs(t) / scale)."""
 
     kind: ClassVar[str] = "geometric"
     scale: float = 1.0

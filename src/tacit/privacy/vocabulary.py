@@ -176,8 +176,8 @@ def distinct_words(text: str) -> frozenset[str]:
     """Return the different terms of one text, in lower case, without English stop words (a public list)."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    found: frozenset[str] = frozenset(_WORD.findall(text.lower())) - ENGLISH_STOP_WORDS
-    return found
+    distinct: frozenset[str] = frozenset(_WORD.findall(text.lower())) - ENGLISH_STOP_WORDS
+    return distinct
 
 
 @dataclass(frozen=True)
@@ -276,8 +276,8 @@ def private_vocabulary(
     Examples
     --------
     >>> from tacit.privacy.vocabulary import private_vocabulary
-    >>> found = private_vocabulary(["the moon and a star"] * 500 + ["my secret"], epsilon=1.0, delta=1e-6)
-    >>> found.terms
+    >>> result = private_vocabulary(["the moon and a star"] * 500 + ["my secret"], epsilon=1.0, delta=1e-6)
+    >>> result.terms
     ('moon', 'star')
     """
     check_chargeable(ledger, epsilon, insecure_seed)
@@ -315,15 +315,15 @@ def named_words(text: str, most: int) -> frozenset[str]:
 
     The choice depends on this text alone and prefers no word of the language.
     """
-    found = distinct_words(text)
-    if len(found) <= most:
-        return found
+    distinct = distinct_words(text)
+    if len(distinct) <= most:
+        return distinct
     key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
     def place(word: str) -> bytes:
         return hashlib.blake2b(word.encode("utf-8", "surrogatepass"), key=key, digest_size=8).digest()
 
-    return frozenset(sorted(found, key=place)[:most])
+    return frozenset(sorted(distinct, key=place)[:most])
 
 
 def check_found(vocabulary: PaidVocabulary, least: int) -> PaidVocabulary:

@@ -66,6 +66,7 @@ def many_cases(parties):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parties", [3, 4, 5])
 def test_directions_equal_those_of_the_exact_total(parties):
     cases = many_cases(parties)
@@ -76,6 +77,7 @@ def test_directions_equal_those_of_the_exact_total(parties):
         assert result.shape == np.shape(cases[name][0])
 
 
+@pytest.mark.slow
 def test_the_noise_is_as_stated():
     case = terms(3, (3000, 1), 2**55, 7)
     error = (directions_of([case], 3)[0] - expected(case)) * 2.0**37
@@ -83,6 +85,7 @@ def test_the_noise_is_as_stated():
     assert abs(error.mean()) < 0.15
 
 
+@pytest.mark.slow
 def test_a_zero_column_stays_zero_and_tells_nothing_of_its_terms():
     case = terms(3, (20, 3), 2**50, 8)
     case[0][:, 1] = -case[1][:, 1] - case[2][:, 1]
@@ -91,6 +94,7 @@ def test_a_zero_column_stays_zero_and_tells_nothing_of_its_terms():
     assert np.allclose(np.linalg.norm(result[:, [0, 2]], axis=0), 1, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_short_totals_are_refused_or_zero():
     short = [np.array([[2**37, 2**50], [2**36, 0]]), *[np.zeros((2, 2), np.int64)] * 2]
     with pytest.raises(RangeError, match=r"shorter ones: 0\."):
@@ -107,6 +111,7 @@ def refused_then_used(wire, short, good):
         return directions(good)
 
 
+@pytest.mark.slow
 def test_a_refusal_does_not_end_the_job():
     for result in run_parties(refused_then_used, 3, np.array([1, 2]), np.array([2**45, 0])):
         assert np.allclose(result, [1, 0], atol=1e-9)
@@ -137,7 +142,7 @@ def arithmetic(wire, roots, numbers):
         await runtime.agree("arithmetic")
         inverse = await shares.open(await shares.inverse_root(await shared(roots), 140))
         squares = await shared(numbers)
-        digits = await shares.bits(squares, 12, shares.random_bits(12 * len(numbers)))
+        digits = await shares.bits(squares, 12, shares.mpc.np_random_bits(runtime.field, 12 * len(numbers)))
         at_least = await shares.open(await shares.at_least(digits))
         (shifted,) = await shares.shift([squares * 1000], [5], 24)
         shifted = await shares.open(shifted + 100) - 100  # it may come out below zero
@@ -149,6 +154,7 @@ def arithmetic(wire, roots, numbers):
         runtime.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parties", [3, 5])
 def test_inverse_roots_digits_and_shifts(parties):
     rng = np.random.default_rng(10)

@@ -18,7 +18,7 @@ TIMEOUT = 120.0
 
 
 class Dying:
-    """A wire whose party dies, or stops to send, after so many messages."""
+    """A wire whose party stops, or stops sending, after a given number of messages."""
 
     def __init__(self, wire, after, end):
         self.wire, self.left, self.end = wire, after, end
@@ -57,6 +57,7 @@ def test_a_party_that_stalls_is_named_within_the_timeout(after):
         assert seconds < 60  # a timeout or two, and the time to start on a busy machine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [1, 3, 9, 33, 60, 100])
 def test_a_party_that_dies_is_named_at_once(after):
     for parties, message, seconds in run_parties(with_a_failing_party, 3, after, "die", 120.0)[:2]:
@@ -80,12 +81,14 @@ def one_dies_and_one_stops_for_it(wire):
     return None
 
 
+@pytest.mark.slow
 def test_the_first_to_go_is_named_also_where_another_stopped_for_it():
     parties, seconds = run_parties(one_dies_and_one_stops_for_it, 3)[0]
     assert parties == (2,)
     assert seconds < 20  # before the timeout
 
 
+@pytest.mark.slow
 def test_nonsense_from_a_party_is_noticed_at_once():
     for parties, message, seconds in run_parties(with_a_failing_party, 3, 40, "garble", 300.0)[:2]:
         assert parties == (2,)
@@ -102,6 +105,7 @@ def with_other_settings(wire, settings, shapes):
     return None
 
 
+@pytest.mark.slow
 def test_parties_must_agree_on_settings_and_shape():
     same = [{"resolution": 37}] * 2
     results = run_parties(with_other_settings, 3, [*same, {"resolution": 36}], [(4, 2)] * 3)
@@ -125,6 +129,7 @@ def closed_while_waiting(wire):
     return time.monotonic() - start
 
 
+@pytest.mark.slow
 def test_closing_stops_a_call_that_waits():
     assert run_parties(closed_while_waiting, 3)[0] < TIMEOUT / 2
 
@@ -145,6 +150,7 @@ def one_after_the_other(wire):
     return "done"
 
 
+@pytest.mark.slow
 def test_one_a_process_and_globals_are_given_back():
     assert run_parties(one_after_the_other, 3) == ["done"] * 3
 
@@ -156,9 +162,9 @@ class Nowhere:
         self.index, self.parties = 0, parties
 
 
-@pytest.mark.parametrize("parties", [1, 2, 12])
+@pytest.mark.parametrize("parties", [1, 12])
 def test_too_few_or_too_many_parties(parties):
-    with pytest.raises(InvalidInputError, match="3 to 11 parties"):
+    with pytest.raises(InvalidInputError, match="2 to 11 parties"):
         NormalisedSummer(Nowhere(parties))
 
 
@@ -193,6 +199,7 @@ def test_terms_that_cannot_be_summed(values):
         directions(values)
 
 
+@pytest.mark.slow
 def test_importing_mpyc_leaves_the_host_alone():
     code = """
 import logging, os, sys

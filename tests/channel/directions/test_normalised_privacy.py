@@ -74,6 +74,7 @@ def grid_case(norm, rows=2000):
     return [first, second, total - first - second], math.sqrt(sum(int(v) ** 2 for v in total.tolist()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1, 2])
 def test_the_opened_numbers_do_not_tell_the_norm(factor):
     """Just above the floor, where the grid is coarsest; the same attacks succeed when there is no noise."""
@@ -86,6 +87,7 @@ def test_the_opened_numbers_do_not_tell_the_norm(factor):
     assert grid_visible(signed, scale, norm) < 1e-12
 
 
+@pytest.mark.slow
 def test_below_the_floor_the_grid_would_show():
     """So the floor is needed, and the test above has the power to see it."""
     case, norm = grid_case(2.0**35)
@@ -93,6 +95,7 @@ def test_below_the_floor_the_grid_would_show():
     assert grid_visible(signed, scale, norm) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [2.0**39, 2.0**55])
 def test_all_that_is_opened_on_the_way_is_masked(norm):
     """A mask is 64 bits longer than what it hides, 110 bits at least; 40 bits less come up once in 10^10 runs."""
@@ -113,6 +116,7 @@ def sent_words(wire, case):
         return words, directions._worker.runtime.prime
 
 
+@pytest.mark.slow
 def test_what_a_party_sends_does_not_repeat_what_it_holds():
     """No word sent is its term, the total, or the squared norm, and they fill the field evenly."""
     case, _ = grid_case(2.0**50, rows=400)

@@ -302,6 +302,7 @@ def test_the_largest_affordable_epsilon_fits_and_no_larger_one(
     assert ledger.affordable("films") < 0.05
 
 
+@pytest.mark.slow
 def test_the_affordable_epsilon_beside_other_kinds_of_releases(ledger: Ledger) -> None:
     other = Guarantee.from_releases([LaplaceRelease(noise_multiplier=2.0)], delta=DELTA)
     ledger.charge("films", other, "a count")
@@ -311,6 +312,27 @@ def test_the_affordable_epsilon_beside_other_kinds_of_releases(ledger: Ledger) -
     )
     assert ledger.can_afford("films", fits)
     assert not ledger.can_afford("films", too_much)
+
+
+def test_several_affordable_releases_use_up_the_budget_together(ledger: Ledger) -> None:
+    ledger.charge("films", gaussian(20.0, 3), "an earlier fit")
+    each = ledger.affordable("films", releases=12)
+    assert each < ledger.affordable("films") / 2
+    noise = gaussian_noise_multiplier(each, DELTA)
+    for place in range(12):
+        ledger.charge("films", gaussian(noise), f"fit {place}")
+    assert ledger.remaining("films").spent == pytest.approx(2.0, rel=1e-3)
+    assert ledger.affordable("films") < 0.2
+
+
+def test_what_would_be_left_after_a_charge_is_what_is_left(ledger: Ledger) -> None:
+    ledger.charge("films", gaussian(20.0, 3), "an earlier fit")
+    before = ledger.remaining("films")
+    planned = ledger.remaining("films", after=gaussian(8.0))
+    assert ledger.remaining("films") == before
+    ledger.charge("films", gaussian(8.0), "the planned one")
+    assert ledger.remaining("films") == planned
+    assert ledger.remaining("films", after=gaussian(0.5)).epsilon == 0.0
 
 
 def test_nothing_is_affordable_when_everything_is_spent(tmp_path: Path) -> None:

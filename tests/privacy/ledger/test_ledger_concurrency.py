@@ -130,6 +130,7 @@ def test_an_instance_made_before_a_fork_works_on_both_sides(tmp_path: Path) -> N
     assert ledger.verify() == 6
 
 
+@pytest.mark.slow
 @needs_fork
 def test_processes_that_create_a_ledger_at_once_share_it(tmp_path: Path) -> None:
     for number in range(5):
@@ -193,7 +194,7 @@ def is_locked(ledger: Ledger) -> bool:
 
 
 def interfere(monkeypatch: pytest.MonkeyPatch, ledger: Ledger, dataset: str, times: int, noise: float) -> list[bool]:
-    """Let somebody else charge `dataset` just after a charge was composed, for so many times.
+    """Let another process charge `dataset` just after a charge was composed, a given number of times.
 
     Returns a list that gets, for each composition, whether the file was locked meanwhile.
     """
@@ -219,7 +220,7 @@ def test_a_charge_that_others_overtake_is_composed_anew(
 ) -> None:
     locked = interfere(monkeypatch, ledger, "films", times, noise=30.0)
     charge = ledger.charge("films", gaussian(20.0), "overtaken")
-    # nobody waits for a composition, until one was overtaken too often
+    # no charge waits for another's composition, until one was overtaken too often
     assert locked == [False] * times + [times == ledger_module._ATTEMPTS]
     others = GaussianRelease(noise_multiplier=30.0, count=times)
     expected = Accountant("add-remove", (others, GaussianRelease(noise_multiplier=20.0)))

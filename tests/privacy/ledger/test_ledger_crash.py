@@ -42,6 +42,7 @@ def killed_at_random(act: Callable[[], None], randomness: random.Random, longest
     assert outcome(child) == -signal.SIGKILL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_charge_whose_release_happened_survives_a_kill(tmp_path: Path, seed: int) -> None:
     path, released = tmp_path / "ledger.db", tmp_path / "released"
@@ -76,6 +77,7 @@ def test_a_charge_whose_release_happened_survives_a_kill(tmp_path: Path, seed: i
         seen = remembered
 
 
+@pytest.mark.slow
 def test_a_kill_while_a_ledger_is_created_leaves_a_whole_one_or_none(tmp_path: Path) -> None:
     randomness, made_by_one = random.Random(0), iter(range(10**6))
 

@@ -101,6 +101,7 @@ def every_line(ledger: Ledger, act: Callable[[Ledger, int], bool]) -> int:
     raise AssertionError("the operation does not end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [interrupt, run_out_of_memory])
 def test_a_charge_interrupted_at_any_line_is_whole_or_absent(ledger: Ledger, fault: Callable[[], None]) -> None:
     completed = []
@@ -121,6 +122,7 @@ def test_a_charge_interrupted_at_any_line_is_whole_or_absent(ledger: Ledger, fau
     assert completed == [False] * lines + [True]
 
 
+@pytest.mark.slow
 def test_a_refused_charge_interrupted_at_any_line_writes_nothing(ledger: Ledger) -> None:
     def act(fresh: Ledger, number: int) -> bool:
         with fault_at_line(number, interrupt) as reached, pytest.raises((KeyboardInterrupt, BudgetError)):
@@ -131,6 +133,7 @@ def test_a_refused_charge_interrupted_at_any_line_writes_nothing(ledger: Ledger)
     assert every_line(ledger, act) > 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("released", [ONE, NOTHING])
 def test_a_settlement_interrupted_at_any_line_never_forgets_a_release(ledger: Ledger, released: Guarantee) -> None:
     charge = ledger.charge("films", FOUR, "a run")
@@ -152,6 +155,7 @@ def test_a_settlement_interrupted_at_any_line_never_forgets_a_release(ledger: Le
     assert outcomes == {None, released.releases}
 
 
+@pytest.mark.slow
 @needs_fork
 def test_a_charge_killed_at_any_line_is_whole_or_absent(ledger: Ledger) -> None:
     def die() -> None:
@@ -210,6 +214,7 @@ def test_a_disk_that_fails_at_any_statement_loses_no_charge(
     assert every_line(ledger, act) > 10
 
 
+@pytest.mark.slow
 def test_a_locked_ledger_refuses_and_a_retry_is_charged(ledger: Ledger) -> None:
     impatient = Ledger(ledger.path, timeout=0.2)
     with ledger._store.transaction(write=True):

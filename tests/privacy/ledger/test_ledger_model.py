@@ -31,6 +31,7 @@ operations = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(operations, max_size=14))
 def test_any_sequence_of_operations_does_what_a_simple_model_does(steps: list[tuple[object, ...]]) -> None:

@@ -280,6 +280,7 @@ def test_a_replaced_file_is_found_with_a_noted_head_only(ledger: Ledger, tmp_pat
         ledger.verify("noted")
 
 
+@pytest.mark.slow
 def test_damage_anywhere_is_an_error_of_the_ledger_or_harmless(ledger: Ledger) -> None:
     whole, head, randomness = ledger.path.read_bytes(), ledger.head, random.Random(0)
     found = 0

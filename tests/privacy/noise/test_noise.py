@@ -130,12 +130,14 @@ def test_small_widths_have_the_exact_masses(law: Law, width: float) -> None:
     assert not refused(independence_checks(draws))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [width_off, without_sign, zero_twice])
 @pytest.mark.parametrize(("law", "width"), SMALL)
 def test_the_mass_check_refuses_wrong_samplers(law: Law, width: float, wrong: Callable[..., np.ndarray]) -> None:
     assert refused(mass_checks(wrong(law, width), law, width)) == ["mass"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "width"), LARGE)
 def test_large_widths_have_the_moments_tails_and_shape(law: Law, width: float) -> None:
     draws = law.draw(width, DRAWS, generator=insecure_generator(2))
@@ -143,6 +145,7 @@ def test_large_widths_have_the_moments_tails_and_shape(law: Law, width: float) -
     assert not refused(independence_checks(draws))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "width"), LARGE)
 def test_the_large_checks_refuse_wrong_samplers(law: Law, width: float) -> None:
     off = refused(moment_and_tail_checks(width_off(law, width), law, width))
@@ -160,6 +163,7 @@ def test_the_independence_checks_refuse_a_sampler_that_repeats_itself() -> None:
     assert refused(independence_checks(draws)) == ["lag", "pairs"]
 
 
+@pytest.mark.slow
 def test_opendp_draws_the_same_law() -> None:
     """OpenDP takes no seed, so the level is 1e-6; 2 % off is still refused with probability above 0.999."""
     dp = pytest.importorskip("opendp.prelude")
@@ -172,6 +176,7 @@ def test_opendp_draws_the_same_law() -> None:
     assert refused(agreement_check(wrong, others, reach=9), level=1e-6)
 
 
+@pytest.mark.slow
 @both_laws
 @pytest.mark.parametrize("width", [0.5, 0.7, 10.0, 2.0**40 - 0.3])
 def test_draws_do_not_depend_on_where_the_buffer_ends(law: Law, width: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +186,7 @@ def test_draws_do_not_depend_on_where_the_buffer_ends(law: Law, width: float, mo
         np.testing.assert_array_equal(law.draw(width, 3000, generator=insecure_generator(6)), whole)
 
 
+@pytest.mark.slow
 @both_laws
 def test_many_small_calls_have_the_law_of_one_large_call(law: Law) -> None:
     generator = insecure_generator(7)
@@ -252,6 +258,7 @@ def test_a_forked_child_draws_other_noise() -> None:
     assert not np.array_equal(drawn, discrete_gaussian(1e6, 50))
 
 
+@pytest.mark.slow
 def test_importing_the_module_compiles_nothing() -> None:
     script = "import sys, tacit.privacy.noise; print({'numba', 'randomgen', 'cryptography'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Many secure draws are shared out to the cores: as many as asked for, each part with its own random bits."""
+"""Many secure draws are distributed over the cores: the requested number, each part with its own random bits."""
 
 import numpy as np
 import pytest

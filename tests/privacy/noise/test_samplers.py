@@ -68,6 +68,7 @@ def exponential(x: Fraction, bits: int) -> int:
     return (one << bits) // total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slabs", SLABS, ids=["gaussian", "gaussian, fine", "laplace", "laplace, fine"])
 def test_the_tables_are_the_true_expansions(slabs):
     q, r = Fraction(slabs.q), Fraction(slabs.r)
@@ -123,6 +124,7 @@ def test_a_tie_with_the_probability_is_broken_by_further_words():
     assert decide(iter([first + 1, second, (number + 1) << 1]), slabs, at) == (None, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", [sample_gaussian, sample_laplace])
 def test_bits_that_decide_nothing_raise(sample):
     with pytest.raises(ArithmeticError, match="tie"):

@@ -19,6 +19,7 @@ from tacit.errors import PartyError, ProtocolError, words
 SECURITY = 64
 """Whatever is opened under a mask is hidden up to a statistical distance of 2**-64."""
 _KEY = 16
+"""Bytes of the key of a pair of parties: 128 bits."""
 
 _open = threading.Lock()
 
@@ -47,7 +48,7 @@ def import_mpyc() -> Any:
 
 
 class MpycRuntime:
-    """One job's runtime of MPyC; there can be one a process, because MPyC keeps it in global variables.
+    """One job's runtime of MPyC; there can be one per process, because MPyC keeps it in global variables.
 
     Made, used and closed in one thread, whose event loop it gets.
 

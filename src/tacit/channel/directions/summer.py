@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import struct
 from types import TracebackType
@@ -11,7 +10,9 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.channel.directions.additive import AdditiveShares, PairwiseRuntime
 from tacit.channel.directions.link import START, PartyStreams, integers_from_bytes
+from tacit.channel.directions.runtime import MpycRuntime
 from tacit.channel.directions.shares import FRACTION, INVERSE_ROOT_SIZE, Shared, Shares
 from tacit.channel.directions.worker import Worker
 from tacit.errors import InvalidInputError, PartyError, RangeError, kind_of, parameter, words
@@ -19,16 +20,23 @@ from tacit.privacy.noise.entropy import secure_generator
 from tacit.validation import check_count, check_positive
 
 MOST_PARTIES = 11
-"""The pseudo-random masks cost one term for every half of the parties, which grows too fast beyond this."""
+"""MPyC's pseudo-random masks cost one term for every half of the parties, which grows too fast beyond this."""
 _LOG_ROWS = 24
+"""Logarithm of the largest number of rows of a term; it bounds the size of squared norms."""
+
+
+def withstands(parties: int, colluding: int) -> int:
+    """Return how many parties may pool what they know in the protocol that is chosen if `colluding` of them may."""
+    minority = (parties - 1) // 2
+    return minority if minority and colluding <= minority else parties - 1
 
 
 class NormalisedSummer:
-    r"""Directions of totals among 3 to 11 parties: s / ||s|| for every column of the sum s, and nothing else.
+    r"""Directions of totals among 2 to 11 parties: s / ||s|| for every column of the sum s, and nothing else.
 
     Every party makes one over its wire, all with the same settings, and calls it with its own term as often as the
-    job needs; `close` it in the end, or use it in a ``with`` block. There can be one a process, because MPyC keeps
-    its runtime in global variables.
+    job needs; `close` it in the end, or use it in a ``with`` block. With an honest majority there can be one per process,
+    because MPyC keeps its runtime in global variables.
 
     Parameters
     ----------
@@ -45,27 +53,36 @@ class NormalisedSummer:
     timeout : float, default=60
         Seconds that a call may take, or the first exchange of keys, before the parties that do not answer are named in
         a `PartyError`.
+    colluding : int, optional
+        How many parties may pool what they know; the same at all. Below half of the parties it is MPyC's protocol with an
+        honest majority, which is faster; from there on, and always for two parties, additive shares. By default the most
+        that is below half.
 
     Notes
     -----
-    *Protocol* (Tsikhanovich et al. 2019, App. E, Alg. 7; but with the costly part for one number a column only).
-    Shamir shares in a prime field, by MPyC, with threshold t = (M - 1) // 2. (1) Share the terms and add them. (2) One
-    inner product a column gives ||s||^2. (3) Its binary digits give i with 4^i <= ||s||^2 < 4^(i+1), and so
-    x = ||s||^2 4^-(i+1) in [1/4, 1). (4) A polynomial and two steps of third order give 1 / sqrt(x) and
-    r = 2^e (1 + delta) / ||s||, with \|delta\| < 2^-90. (5) Open s r + noise. About 40 rounds; no number of s is
-    truncated, compared or reshared.
+    *Protocol* (Tsikhanovich et al. 2019, App. E, Alg. 7; but with the costly part for one number per column only).
+    (1) Share the terms and add them. (2) One inner product a column gives ||s||^2. (3) Its binary digits give i with
+    4^i <= ||s||^2 < 4^(i+1), and so x = ||s||^2 4^-(i+1) in [1/4, 1). (4) A polynomial and two steps of third order
+    give 1 / sqrt(x) and r = 2^e (1 + delta) / ||s||, with \|delta\| < 2^-90. (5) Open s r + noise. About 40 rounds; no
+    number of s is truncated, compared or reshared.
+
+    *Shares.* With an honest majority: Shamir's, in a prime field, by MPyC, with threshold t = (M - 1) // 2. Against all
+    but one: additive ones modulo 2^l (`tacit.channel.directions.additive`), products by oblivious transfer
+    (`tacit.channel.directions.transfers`). There a party's term is its share of the total; steps (2) and (5) take one
+    transfer for every bit of every number and every other party.
 
     *Error.* Every number of the result is that of s / ||s|| plus noise of standard deviation ``2**-resolution``
-    (7.3e-12): a column of 10,000 rows is off by about 7e-10 in length. A zero column is zero exactly.
+    (7.3e-12), with additive shares sqrt(M / 2) times that: a column of 10,000 rows is off by about 7e-10 in length. A
+    zero column is zero exactly.
 
     **Privacy**
 
-    *Against whom.* Up to t of the M parties, who follow the protocol, pool all they see and compute for as long as
-    they like but cannot break SHAKE128, with whose keys the masks are drawn. Half of the parties or more could together
-    undo the sharing: this is weaker than the masked sum, which stands against M - 1.
+    *Against whom.* Up to t (additive shares: all but one) of the M parties, who follow the protocol and pool all they see. They
+    cannot break SHAKE128, with whose keys the masks of the Shamir shares are drawn; for additive shares, AES and SHA-256,
+    taken as a random permutation and a random function, and the computational Diffie-Hellman problem in a group of 3072 bits.
 
     *What they learn.* For every column: whether the total is zero (with ``short="refuse"``: or short), and the
-    direction with its noise. The rest of what they see is simulated from that:
+    direction with its noise. The rest of what they see is simulated from that. With an honest majority:
 
     - Shares of inputs and products are uniform for any t parties.
     - What is opened on the way is under a mask that holds a term unknown to them, uniform over 2^64 times the range
@@ -77,6 +94,19 @@ class NormalisedSummer:
       seen are 2^e s / ||s|| + delta 2^e s / ||s|| + g. The first term is the direction itself, and leaving out the
       second changes their law by at most 0.6 \|delta\| 2^resolution sum \|s_i\| / ||s|| <= sqrt(d) 2^(resolution - 90)
       in total variation: 2^-46 for d = 10,000. So a simulator that knows the direction alone makes the same picture.
+
+    With additive shares, for a coalition that one honest party is not in:
+
+    - *Products.* Whoever offers a transfer sees the chooser's bits under a pseudo-random column that it does not have.
+      Whoever chooses sees u + x a (x its own bit) with a fresh pseudo-random u, or u itself: uniform either way. So the
+      parties' shares of a product are uniform but for their sum, and the triples' factors that the honest party drew
+      are unknown.
+    - *Openings.* A share leaves under masks that its party has with each other party and that cancel. With two honest parties
+      or more, their shares are uniform but for the sum; with one, its share is what is opened less those of the
+      coalition. So an opening tells the opened number and nothing else.
+    - *What is opened*: the factors of a product, and bits, under a uniform term of the honest party; shifted numbers and
+      ||s||^2 under its mask of 64 bits more, 11 a column, as above; whether a column is told; and s r + noise. The
+      honest party's part of the noise alone has standard deviation 0.7 * 2^(e - resolution), as above.
 
     *What the direction itself says.* Totals lie on a grid, so that an exact direction would give the norm away as the
     common divisor of its numbers. The noise blurs the grid: from ``2**(resolution + 1)`` steps on, its standard
@@ -103,13 +133,17 @@ class NormalisedSummer:
         resolution: int = 37,
         short: Literal["refuse", "zero"] = "refuse",
         timeout: float = 60.0,
+        colluding: int | None = None,
     ) -> None:
-        if not 3 <= wire.parties <= MOST_PARTIES:
+        asked = (wire.parties - 1) // 2 if colluding is None else check_count(colluding, "colluding", least=0)
+        if not 2 <= wire.parties <= MOST_PARTIES or asked >= wire.parties:
             raise InvalidInputError(
-                f"3 to {MOST_PARTIES} parties for a normalised sum",
-                parameter(wire.parties),
-                "Use the masked sum with fewer or more: it reveals the norms, and its guarantee says so.",
+                f"2 to {MOST_PARTIES} parties for a normalised sum, of whom at least one does not collude",
+                parameter((wire.parties, asked)),
+                "Use the masked sum with more: it reveals the norms, and its guarantee says so.",
             )
+        self.withstands = withstands(wire.parties, asked)
+        self.additive = self.withstands > (wire.parties - 1) // 2
         self.bits = check_count(bits, "bits", least=8)
         self.resolution = check_count(resolution, "resolution", least=8)
         if self.bits > 256 or self.resolution > 48:
@@ -121,11 +155,13 @@ class NormalisedSummer:
         self.short = short
         self.timeout = check_positive(timeout, "timeout")
         self._magnitude = self.bits + (wire.parties - 1).bit_length()  # bits of a number of the total
-        settings = f"bits={self.bits} resolution={self.resolution} short={short}"
+        settings = f"bits={self.bits} resolution={self.resolution} short={short} withstands={self.withstands}"
         product = self._magnitude + _LOG_ROWS // 2 + FRACTION + 2
         size = max(2 * self._magnitude + _LOG_ROWS, INVERSE_ROOT_SIZE, product)
-        self._worker = Worker(wire, size=size, settings=settings, timeout=self.timeout)
-        self._shares = Shares(self._worker.runtime)
+        make = PairwiseRuntime if self.additive else MpycRuntime
+        self._worker = Worker(wire, make, size=size, settings=settings, timeout=self.timeout)
+        runtime = self._worker.runtime
+        self._shares = AdditiveShares(runtime, self.bits) if self.additive else Shares(runtime)
         self._calls = 0
 
     @property
@@ -203,37 +239,37 @@ class NormalisedSummer:
         """Return, for every column, 0 (zero), 1 (short) or 2 (told), and its direction; without `short` 0 or 1."""
         rows, columns = values.shape
         await self._same_shape(rows, columns)
-        shares, prime = self._shares, self._worker.runtime.prime
+        shares, modulus = self._shares, self._shares.modulus
         half = max(self._magnitude + ((rows - 1).bit_length() + 1) // 2, FRACTION // 2)
         width = 2 * half  # bits of a squared norm
-        random_bits = shares.random_bits(columns * width)
+        await shares.prepare(columns, width)
         total = (await shares.input_sum(values.ravel())).reshape(rows, columns)
-        squared = await shares.reshare(np.sum(total * total, axis=0))
+        squared = await shares.squared_norms(total)
 
-        at_least = await shares.at_least(await shares.bits(squared, width, random_bits))
+        at_least = await shares.magnitudes(squared, width)
         told = at_least[:, self.floor]
-        status = shares.opening(told + at_least[:, 0] if self.short == "refuse" else told)
+        status = await shares.tell(told + at_least[:, 0] if self.short == "refuse" else told)
         top = at_least.copy()  # one where 4^i <= ||s||^2 < 4^(i+1), and only from the floor on
         top[:, :-1] -= at_least[:, 1:]
         top = top[:, self.floor :]
         powers = np.array([1 << half - 1 - i for i in range(self.floor, half)], dtype=object)
-        scaled = await shares.multiply(squared, top @ powers**2 % prime)
-        scaled += (1 - told) * (
+        scaled = await shares.multiply(squared, top @ powers**2 % modulus)
+        scaled += (shares.constant(1) - told) * (
             1 << width - 1
         )  # what is not told gets some number in range, and a factor of zero below
-        root = await shares.inverse_root(scaled % prime, width)
-        inverse = await shares.multiply(root, top @ powers % prime)  # 2^scale / ||s||
+        root = await shares.inverse_root(scaled % modulus, width)
+        inverse = await shares.multiply(root, top @ powers % modulus)  # 2^scale / ||s||
 
         scale = FRACTION + half
         opened = await shares.open_product(total, inverse, self._noise(values.size, scale))
-        opened = np.where(opened > prime >> 1, opened - prime, opened)
+        opened = np.where(opened > modulus >> 1, opened - modulus, opened)
         result = np.ldexp((opened >> scale - 60).astype(np.int64).astype(np.float64), -60)
-        return (await status).value.astype(np.int64), result
+        return status.astype(np.int64), result
 
     def _noise(self, count: int, scale: int) -> Shared:
         """Draw this party's part of the noise, to ``scale`` fractional bits: a Gaussian, its last bits uniform."""
         fine = scale - self.resolution - 40
-        spread = 2.0**40 / math.sqrt(self._shares.openers)
+        spread = 2.0**40 * self._shares.noise_share
         coarse = np.rint(secure_generator().standard_normal(count) * spread).astype(np.int64).astype(object)
         width = (fine + 7) // 8
         last = integers_from_bytes(secrets.token_bytes(width * count), width) & (1 << fine) - 1

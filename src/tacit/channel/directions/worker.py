@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tacit.channel.directions.link import ALIVE, PartyStreams, PeerMessages, name_parties
-from tacit.channel.directions.runtime import MpycRuntime
 from tacit.errors import PartyError, ProtocolError, TacitError, words
 
 _BEATS, _SILENT_BEATS = 8, 2.5
@@ -25,6 +24,8 @@ class Worker:
     ----------
     wire : PartyStreams
         The streams to the peers.
+    make : callable
+        Makes the runtime, in the thread: `MpycRuntime` or `PairwiseRuntime`.
     size : int
         How many bits the numbers have that are opened under a mask.
     settings : str
@@ -33,9 +34,18 @@ class Worker:
         Seconds that the first exchange may take.
     """
 
-    runtime: MpycRuntime
+    runtime: Any
 
-    def __init__(self, wire: PartyStreams, *, size: int, settings: str, timeout: float) -> None:
+    def __init__(
+        self,
+        wire: PartyStreams,
+        make: Callable[[asyncio.AbstractEventLoop, PartyStreams, int], Any],
+        *,
+        size: int,
+        settings: str,
+        timeout: float,
+    ) -> None:
+        self._make = make
         self._wire = wire
         self._stopped: BaseException | None = None
         self._closed = False
@@ -57,7 +67,7 @@ class Worker:
         return self._thread.submit(self._run, work, timeout).result()
 
     def close(self) -> None:
-        """Stop, also in the midst of a step; the wire is let go, and MPyC's global variables are given back."""
+        """Stop, also in the midst of a step; the wire is let go, and the runtime closed."""
         if self._closed:
             return
         self._closed = True
@@ -72,7 +82,7 @@ class Worker:
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         try:
-            self.runtime = MpycRuntime(self._loop, self._wire, size)
+            self.runtime = self._make(self._loop, self._wire, size)
         except BaseException:
             self._loop.close()
             raise

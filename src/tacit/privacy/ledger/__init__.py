@@ -18,11 +18,14 @@ from tacit.errors import InvalidInputError, LedgerError, TamperedLedgerError, ki
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger.book import (
     ACCOUNT,
+    AUDIT,
     CHARGE,
+    FINGERPRINT,
     SETTLEMENT,
     Account,
     Book,
     Charge,
+    NotedAudit,
     Remaining,
     account_names,
     book_of,
@@ -38,9 +41,9 @@ from tacit.privacy.ledger.book import (
 )
 from tacit.privacy.ledger.store import GENESIS, LedgerEntry, LedgerStore, Transaction, tampered
 from tacit.privacy.releases import ADJACENCIES, UNITS
-from tacit.validation import check_choice, check_delta, check_epsilon, check_positive
+from tacit.validation import check_choice, check_count, check_delta, check_epsilon, check_positive
 
-__all__ = ["Account", "Charge", "Ledger", "Remaining"]
+__all__ = ["Account", "Charge", "Ledger", "NotedAudit", "Remaining"]
 
 _ATTEMPTS = 8
 """How often a charge is composed without locking the file. After that many charges by others came in between, the file is
@@ -237,8 +240,8 @@ class Ledger:
         book = self._read(dataset)
         return book.account.allows(book.spent(releases_to_charge(guarantee, book.account)))
 
-    def affordable(self, dataset: str, delta: float | None = None) -> float:
-        """Return the largest epsilon that still fits the budget, for one full-batch Gaussian release.
+    def affordable(self, dataset: str, delta: float | None = None, *, releases: int = 1) -> float:
+        """Return the largest epsilon that still fits the budget, for one or several equal full-batch Gaussian releases.
 
         Parameters
         ----------
@@ -246,6 +249,8 @@ class Ledger:
         delta : float, optional
             The delta at which that epsilon is stated, for a fit that runs with another delta than the account's. The
             charge itself is always counted at the account's delta. By default they are the same.
+        releases : int, default=1
+            How many such releases are planned; the result is the epsilon of each.
 
         Returns
         -------
@@ -255,17 +260,51 @@ class Ledger:
             `can_afford`.
         """
         book = self._read(dataset)
-        return book.affordable(book.account.delta if delta is None else check_delta(delta))
+        count = check_count(releases, "releases")
+        return book.affordable(book.account.delta if delta is None else check_delta(delta), count)
 
-    def remaining(self, dataset: str) -> Remaining:
-        """Return what is spent and what is left of the budget of a data set; see `affordable` for what still fits."""
+    def remaining(self, dataset: str, *, after: Guarantee | None = None) -> Remaining:
+        """Return what is spent and what is left of the budget of a data set; see `affordable` for what still fits.
+
+        With `after`, return what would be spent and left after this guarantee was charged, whether or not it fits.
+        """
         book = self._read(dataset)
-        account, spent = book.account, book.spent()
+        account = book.account
+        spent = book.spent(() if after is None else releases_to_charge(after, account))
         return Remaining(account.dataset, account.epsilon, account.delta, spent, max(account.epsilon - spent, 0.0))
 
     def history(self, dataset: str) -> list[Charge]:
         """Return all charges of a data set, oldest first."""
         return list(self._read(dataset).charges)
+
+    def note_audit(self, dataset: str, certificate: str) -> NotedAudit:
+        """Chain the certificate of an audit into the account of a data set. It costs nothing: it stays with the holder.
+
+        Publishing the certificate of an audit of private data is a release without a guarantee. No charge covers it, and the
+        ledger has no entry for it.
+
+        Parameters
+        ----------
+        dataset : str
+        certificate : str
+            The digest of the certificate: ``"sha256:"`` and 64 hexadecimal digits.
+        """
+        dataset = checked_name(dataset)
+        if not isinstance(certificate, str) or not re.fullmatch(FINGERPRINT, certificate):
+            raise InvalidInputError(
+                "the digest of a certificate: sha256: and 64 hexadecimal digits",
+                kind_of(certificate),
+                "Give the digest that the audit states.",
+            )
+        with self._store.transaction(write=True) as transaction:
+            book_of(dataset, transaction.entries())
+            body = {"certificate": certificate, "releases": []}
+            entry = transaction.append(_now(), dataset, AUDIT, body)
+        return NotedAudit(entry.seq, dataset, entry.time, certificate)
+
+    def audits(self, dataset: str) -> list[NotedAudit]:
+        """Return the audits that were noted for a data set, oldest first."""
+        return list(self._read(dataset).audits)
 
     def account(self, dataset: str) -> Account:
         """Return the account of a data set: its budget and terms."""

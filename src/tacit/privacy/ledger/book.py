@@ -20,7 +20,7 @@ from tacit.privacy.releases import ADJACENCIES, UNITS, GaussianRelease, Release,
 from tacit.privacy.rounding import exact, rounded_down, shown_delta, shown_epsilon
 from tacit.validation import check_choice, check_delta, check_epsilon
 
-ACCOUNT, CHARGE, SETTLEMENT = "account", "charge", "settlement"
+ACCOUNT, CHARGE, SETTLEMENT, AUDIT = "account", "charge", "settlement", "audit"
 TOLERANCE = 1e-9
 """Relative amount by which a total may exceed the budget, so that rounding does not refuse a budget spent in full."""
 FINGERPRINT = "sha256:[0-9a-f]{64}"
@@ -30,6 +30,7 @@ _FIELDS = {
     ACCOUNT: {"epsilon": is_number, "delta": is_number, "unit": is_text, "adjacency": is_text},
     CHARGE: {"purpose": is_text, "releases": is_list_of_records, "epsilon_after": is_number},
     SETTLEMENT: {"charge": is_integer, "releases": is_list_of_records},
+    AUDIT: {"certificate": is_text, "releases": is_list_of_records},
 }
 
 
@@ -94,6 +95,16 @@ class Charge:
 
 
 @dataclass(frozen=True)
+class NotedAudit:
+    """An audit of a model of a data set: the digest of its certificate, and when it was noted."""
+
+    id: int
+    dataset: str
+    time: str
+    certificate: str
+
+
+@dataclass(frozen=True)
 class Remaining:
     """What is left of a budget.
 
@@ -122,6 +133,7 @@ class Book:
 
     account: Account
     charges: tuple[Charge, ...] = ()
+    audits: tuple[NotedAudit, ...] = ()
 
     def accountant(self, further: Iterable[Release] = ()) -> Accountant:
         """Return the accountant of all effective charges and of `further` releases."""
@@ -137,22 +149,22 @@ class Book:
         accountant = self.accountant()
         return not accountant.epsilon(self.account.delta) <= self.account.epsilon * (1 + accountant.tolerance)
 
-    def affordable(self, delta: float) -> float:
-        """Return the largest epsilon at `delta` of one more full-batch Gaussian release that fits; 0 if none does."""
+    def affordable(self, delta: float, count: int = 1) -> float:
+        """Return the largest epsilon at `delta` of each of `count` more full-batch Gaussian releases that fit; 0 if none do."""
         account = self.account
         if not account.allows(self.spent()):
             return 0.0
         # what fits an account without charges; with charges the noise must be larger
-        start = gaussian_noise_multiplier(account.epsilon, account.delta, adjacency=account.adjacency)
+        start = gaussian_noise_multiplier(account.epsilon, account.delta, steps=count, adjacency=account.adjacency)
         try:
-            noise = least_multiplier(lambda z: self.spent([_gaussian(z)]), account.epsilon, start=start)
+            noise = least_multiplier(lambda z: self.spent([_gaussian(z, count)]), account.epsilon, start=start)
         except InvalidInputError:  # the budget is spent to the last digit: no noise is large enough
             return 0.0
         return Accountant(account.adjacency, (_gaussian(noise),)).epsilon(delta)
 
 
-def _gaussian(noise_multiplier: float) -> GaussianRelease:
-    return GaussianRelease(noise_multiplier=noise_multiplier)
+def _gaussian(noise_multiplier: float, count: int = 1) -> GaussianRelease:
+    return GaussianRelease(noise_multiplier=noise_multiplier, count=count)
 
 
 def covered(settled: Iterable[Release], charged: Iterable[Release]) -> bool:
@@ -179,7 +191,9 @@ def checked_releases(guarantee: Guarantee, account: Account) -> tuple[Release, .
         raise InvalidInputError(
             f"a guarantee per {account.unit} under {account.adjacency}, the terms of {account.dataset!r}",
             words(f"one per {guarantee.unit} under {guarantee.adjacency}"),
-            "Losses for different units or adjacencies do not add up: run with the terms of the account.",
+            f"Losses for different units or adjacencies do not add up. Run with the terms of the account, or open another one "
+            f"with unit={guarantee.unit} and adjacency={guarantee.adjacency} (in the shell: tacit budget open NAME --unit "
+            f"{guarantee.unit}).",
         )
     if not guarantee.releases and guarantee.epsilon != 0:
         raise InvalidInputError(
@@ -266,6 +280,7 @@ def replay(dataset: str, entries: Iterable[LedgerEntry], *, recompute: bool = Fa
     """
     account: Account | None = None
     charges: dict[int, Charge] = {}
+    audits: list[NotedAudit] = []
     for entry in entries:
         if entry.dataset != dataset:
             continue
@@ -275,13 +290,15 @@ def replay(dataset: str, entries: Iterable[LedgerEntry], *, recompute: bool = Fa
             elif entry.kind == CHARGE:
                 charges[entry.seq] = read_charge(entry)
                 _check_total(Book(account, tuple(charges.values())), recompute)
+            elif entry.kind == AUDIT:
+                audits.append(_read_audit(entry))
             else:
                 charge = _read_settlement(entry, charges)
                 charges[charge.id] = charge
         except (ValueError, UnaccountableError) as error:
             # its hash is right, so somebody wrote it on purpose, but not with this program
             raise tampered(entry.seq, f"which cannot follow the entries before it ({error})") from error
-    return None if account is None else Book(account, tuple(charges.values()))
+    return None if account is None else Book(account, tuple(charges.values()), tuple(audits))
 
 
 def _check_total(book: Book, recompute: bool) -> None:
@@ -333,6 +350,15 @@ def _read_settlement(entry: LedgerEntry, charges: dict[int, Charge]) -> Charge:
     if not covered(settled, charge.releases):
         raise ValueError("it settles more than was charged")
     return replace(charge, settled=settled)
+
+
+def _read_audit(entry: LedgerEntry) -> NotedAudit:
+    body = _body(entry)
+    if not re.fullmatch(FINGERPRINT, body["certificate"]):
+        raise ValueError("it names no certificate")
+    if body["releases"]:
+        raise ValueError("an audit that stays with its holder releases nothing")
+    return NotedAudit(entry.seq, entry.dataset, entry.time, body["certificate"])
 
 
 def _body(entry: LedgerEntry) -> dict[str, Any]:

@@ -63,24 +63,25 @@ def open_ledger(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
     return ledger if isinstance(ledger, Ledger) else Ledger(ledger, create=False)
 
 
+def voided_by(epsilon: Any, insecure_seed: Any, *, unprotected: bool = False) -> tuple[str, str] | None:
+    """Return what takes the guarantee from a private fit with these settings, and what to do instead; None if nothing does."""
+    listed = epsilon.values() if isinstance(epsilon, Mapping) else np.atleast_1d(np.asarray(epsilon, dtype=object))
+    # among users with budgets of their own, those with an infinite one are volunteers; the others are protected
+    if all(isinstance(one, numbers.Real) and math.isinf(one) for one in listed) and len(listed):
+        return "epsilon=inf, which adds no noise", "Give a finite epsilon"
+    if unprotected:
+        return 'method="published", which has no guarantee', "Choose another method"
+    if insecure_seed is not None:
+        return "insecure_seed, with which anyone can subtract the noise", "Leave out insecure_seed"
+    return None
+
+
 def check_chargeable(ledger: Any, epsilon: Any, insecure_seed: Any, *, unprotected: bool = False) -> None:
     """Refuse a fit without a guarantee where a ledger is attached, which could not account for it."""
-    if ledger is None:
-        return
-    listed = epsilon.values() if isinstance(epsilon, Mapping) else np.atleast_1d(np.asarray(epsilon, dtype=object))
-    infinite = any(isinstance(one, numbers.Real) and math.isinf(one) for one in listed)
-    for applies, what, instead in (
-        (infinite, "epsilon=inf, which adds no noise", "Give a finite epsilon"),
-        (unprotected, 'method="published", which has no guarantee', "Choose another method"),
-        (
-            insecure_seed is not None,
-            "insecure_seed, with which anyone can subtract the noise",
-            "Leave out insecure_seed",
-        ),
-    ):
-        if applies:
-            raise InvalidInputError(
-                "a fit that a ledger can account for",
-                words(what),
-                f"{instead}, or leave out the ledger: the account would not show what such a fit gives away.",
-            )
+    voided = voided_by(epsilon, insecure_seed, unprotected=unprotected)
+    if ledger is not None and voided is not None:
+        raise InvalidInputError(
+            "a fit that a ledger can account for",
+            words(voided[0]),
+            f"{voided[1]}, or leave out the ledger: the account would not show what such a fit gives away.",
+        )

@@ -113,7 +113,7 @@ class Transaction:
             "SELECT seq, time, dataset, kind, body, hash FROM entries WHERE seq >= ? ORDER BY seq", (first,)
         )
         position, head = (0, GENESIS) if after is None else (after.seq, after.hash)
-        found = []
+        entries = []
         for row in rows:
             position += 1
             entry = LedgerEntry(*row)
@@ -124,9 +124,9 @@ class Transaction:
             if not all(type(field) is str for field in row[1:]) or entry.hash != entry.expected_hash(head):
                 raise tampered(position, "whose hash does not match its content and the entries before it")
             head = entry.hash
-            found.append(entry)
+            entries.append(entry)
         self._check_head(position, head)
-        return found
+        return entries
 
     def _check_head(self, entries: int, head: str) -> None:
         recorded = self._connection.execute("SELECT entries, head FROM meta").fetchall()

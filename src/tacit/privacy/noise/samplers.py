@@ -45,19 +45,23 @@ from tacit.errors import TacitError, words
 Words = NDArray[np.uint64]
 Integers = NDArray[np.int64]
 Source = Callable[[int], Words]
-"""Gives so many fresh random words."""
+"""Returns a number of new random words."""
 
 UNSURE = 2.0**-45
 """x and t carry a few roundings each, of 2**-53 relative, and t <= 20; exp is good to a few units in the last place."""
 FINE = 32.0
 """From this width on slabs are narrow, so that almost all attempts are kept, and most without computing exp."""
+# Random words per attempt: for the slab, for the place within it, and for the comparison with exp.
 _WORDS_OF_AN_ATTEMPT = 3
+# Bits of the exact table of slabs, of a word, and of the index that finds a slab in the table.
 _TABLE_BITS, _WORD_BITS, _GUIDE_BITS = 256, 64, 10
+# Precision of decimal arithmetic, and an upper bound on its error.
 _DIGITS = 120
 _DECIMAL_ERROR = Decimal("1e-110")
+# Most words drawn at a time, and most without a single draw, which happens with negligible probability. Set by hand.
 _MOST_WORDS = 3 << 12
-_MOST_WORDS_WITHOUT_A_DRAW = 1 << 20
-
+_MOST_WORDS_WITHOUT_A_DRAW = 1 << 20  # as above
+# Constants for arithmetic on halves of words.
 _ONE, _HALF_WORD = np.uint64(1), np.uint64(32)
 _LOWER_HALF = np.uint64(2**32 - 1)
 _GUIDE_SHIFT = np.uint64(_WORD_BITS - _GUIDE_BITS)

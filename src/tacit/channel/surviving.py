@@ -1,0 +1,124 @@
+r"""Masked sums that can be made again without a party that left, and give nothing away about it.
+
+In a plain masked sum (`tacit.channel.masked`) a party may know the total T1 of some numbers before another one leaves. If the
+others then add up again without it, T1 - T2 is what the one that left had sent. Here nobody learns anything of a round before
+every party has confirmed that it has the masked numbers of all:
+
+1. Party i draws a seed :math:`b_i` and sends all others :math:`y_i = x_i + \sum_j \pm s_{ij} + G(b_i)`: its numbers, the masks of
+   the pairs, which cancel in the sum, and a mask of its own. All add up :math:`Y = \sum_i x_i + \sum_i G(b_i)`.
+2. All confirm that they have Y.
+3. All send their seeds, and compute :math:`\sum_i x_i = Y - \sum_i G(b_i)`.
+
+When parties meet again after a round was broken off, those who are there first say whose seeds of it they have received. If it
+is everybody's (their own count), they open the round: it is then complete, with the numbers of all. Otherwise they discard it
+and make it again, with the same numbers (noise included), among those who are there, under new keys and new seeds.
+
+**Why what is left of a discarded round cannot be combined with the round that is made again.** Let d have left, S be the
+others, C the parties that pool what they know, and H those of S that do not. The round was discarded, so nobody in S has
+received :math:`b_d`.
+
+- *d is not in C.* C has received :math:`y_i` for i in H and for d, and possibly seeds of H. The sum over H alone contains the
+  masks of the pairs (i, d), which are known to i and d only: it is uniform. The sum over H and d contains :math:`G(b_d)`,
+  which d alone can compute: it is uniform too. All other combinations lack a pair as well. So what C has of the round is
+  distributed the same whatever :math:`x` is, and independent of the round made again, whose keys and seeds are new.
+- *d is in C.* C knows :math:`x_d`, and at most learns :math:`\sum_{i \in H} x_i` from the discarded round. From the round
+  made again it learns the same sum of the same numbers. Nothing is added, and noise is not drawn twice.
+
+Uniform and independent are meant as for AES as a pseudo-random function. The parties follow the protocol: one that had received
+a seed and did not say so could make the others sum again.
+
+References
+----------
+K. Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017 (section 4.0.2, on
+double masking).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from tacit.channel.fixedpoint import Elements, Ring
+from tacit.channel.masked import DIGEST_BYTES, Masks, PartyLink, elements_of
+from tacit.privacy.noise.entropy import STREAM_KEY_BYTES
+
+MASKED_TOTAL = -1
+"""Under this number the masked total is kept beside the parties' seeds; its first byte is the number of words."""
+
+
+class OpeningMemory(Protocol):
+    """What a party keeps of a round until its total is known."""
+
+    def keep_opening(self, contents: Mapping[int, bytes]) -> None:
+        """Keep seeds by party, and the masked total as `MASKED_TOTAL`."""
+
+
+class PeerLink(PartyLink, Protocol):
+    """A link that says who is there, and what arrived of a step that was broken off."""
+
+    @property
+    def peers(self) -> list[int]:
+        """The other parties that are there."""
+
+    @property
+    def arrived_last(self) -> dict[int, bytes]:
+        """Messages of the last step that have arrived."""
+
+
+class SurvivableSum:
+    """Add up vectors over the parties that are there; see the module for what a broken round gives away: nothing.
+
+    A party sends each number to every other, and a seed. That is (M - 1) / 2 times the numbers of a plain masked sum, and one
+    more exchange.
+    """
+
+    def __init__(self, link: PeerLink, masks: Masks, memory: OpeningMemory) -> None:
+        self.link, self.masks, self._memory = link, masks, memory
+        self._number = 0
+        self._seen = hashlib.sha256()
+
+    def add(self, elements: Elements, ring: Ring, label: str, *, heard: Callable[[], None] = lambda: None) -> Elements:
+        """Return the total; `label` says what is added, and `heard` is called when the numbers of all parties are here."""
+        peers, own = self.link.peers, self.link.index
+        seed = secrets.token_bytes(STREAM_KEY_BYTES)
+        masked = hidden(self.masks.hide(elements, ring, self._number), ring, seed)
+        self._number += 1
+        self.note(hashlib.sha256(label.encode()).digest())
+        arrived = self.link.swap(self._label(1), dict.fromkeys(peers, masked.tobytes()))
+        total = masked
+        for peer in peers:
+            total = ring.plus(total, elements_of(arrived[peer], total.shape, self.link.names[peer]))
+        heard()
+        self._memory.keep_opening({MASKED_TOTAL: bytes([ring.words]) + total.tobytes(), own: seed})
+        self.link.swap(self._label(2), dict.fromkeys(peers, b""))
+        try:
+            seeds = self.link.swap(self._label(3), dict.fromkeys(peers, seed))
+        except BaseException:
+            self._memory.keep_opening(self.link.arrived_last)
+            raise
+        whole = opened(total, ring, {**seeds, own: seed})
+        self.note(np.ascontiguousarray(whole).data)
+        return whole
+
+    def note(self, seen: bytes | memoryview) -> None:
+        """Make `seen` a part of what all parties must have in common from now on."""
+        self._seen.update(seen)
+
+    def _label(self, step: int) -> bytes:
+        return hashlib.sha256(self._seen.digest() + bytes([step])).digest()[:DIGEST_BYTES]
+
+
+def hidden(elements: Elements, ring: Ring, seed: bytes) -> Elements:
+    """Add the mask that a seed gives."""
+    return Masks(0, {1: seed}).hide(elements, ring, 0)
+
+
+def opened(masked: Elements, ring: Ring, seeds: Mapping[int, bytes]) -> Elements:
+    """Subtract the masks that seeds give."""
+    for seed in seeds.values():
+        masked = Masks(1, {0: seed}).hide(masked, ring, 0)
+    return masked
