@@ -22,7 +22,7 @@ from tacit.parties.identity import HOST, check_valid
 from tacit.parties.job import reseal
 from tacit.parties.link import LABEL_BYTES, Link
 from tacit.parties.local import free_ports
-from tacit.parties.models import check_same_columns, estimator_of, read_party_data
+from tacit.parties.models import check_job, check_same_columns, estimator_of, read_party_data
 from tacit.parties.wire import SERVICE, Wire
 
 
@@ -180,7 +180,7 @@ class Wires:
         self.held = [[], []]
         for place, link in enumerate(self.links):
             link.wire = self.Hand(self.held[place])
-            link._peers[1 - place].greeted = True
+            link._peers[1 - place].heard = time.monotonic()
             keys = (b"k" * 32, b"l" * 32)
             link.seal(1 - place, *(keys if place == 0 else keys[::-1]))
 
@@ -191,16 +191,25 @@ class Wires:
         def send(self, frames):
             self.frames += frames.values()
 
+        def has_room(self, peer):
+            pass
 
+
+def step(label, message):
+    """The one frame of a short message."""
+    return (b"s", label, len(message).to_bytes(8, "big"), message)
+
+
+@pytest.mark.slow
 def test_frames_arrive_and_tampered_replayed_or_reordered_ones_stop_the_run(identities):
     label = b"l" * LABEL_BYTES
 
     def frames(harm):
         wires = Wires(identities)
         for message in (b"one", b"two"):
-            wires.links[0]._sealed(1, b"s", label + message)
+            wires.links[0]._sealed({1: step(label, message)})
         for frame in harm(list(wires.held[0])):
-            wires.links[1].arrived(0, frame, "")
+            wires.links[1].arrived(0, frame)
         return [wires.links[1].swap(label, {0: b""})[0] for _ in range(2)]
 
     assert frames(lambda sent: sent) == [b"one", b"two"]
@@ -226,15 +235,15 @@ def test_threads_never_seal_two_frames_under_one_number(identities):
 
 def test_another_label_is_refused(identities):
     wires = Wires(identities)
-    wires.links[0]._sealed(1, b"s", b"x" * LABEL_BYTES + b"one")
-    wires.links[1].arrived(0, wires.held[0][0], "")
+    wires.links[0]._sealed({1: step(b"x" * LABEL_BYTES, b"one")})
+    wires.links[1].arrived(0, wires.held[0][0])
     with pytest.raises(ProtocolError, match="a to ask for the same"):
         wires.links[1].swap(b"y" * LABEL_BYTES, {0: b""})
 
 
 def hello(**changes):
-    mine = {"protocol": 1, "version": "1", "job": "j", "party": "b", "clock": time.time(), "resumed": False}
-    return {**mine, "rounds": 0, **changes}
+    mine = {"protocol": 1, "version": "1", "job": "j", "party": "b", "clock": time.time()}
+    return {**mine, **changes}
 
 
 @pytest.mark.parametrize(
@@ -243,7 +252,7 @@ def hello(**changes):
         ({"version": "2"}, "the version 1 from b"),
         ({"job": "k"}, "the job j from b.*to the character"),
         ({"clock": time.time() + 7200}, "clock"),
-        ({"resumed": True}, "all use --resume"),
+        ({"clock": float("nan")}, "clock"),
         ({"party": "c"}, "its own name"),
     ],
 )
@@ -255,6 +264,35 @@ def test_greetings_that_differ_are_refused_by_name(changes, message):
         handshake._parsed(json.dumps({"key": "00"}).encode(), "b")
 
 
+class Silent:
+    """A receiver that accepts streams and keeps what arrives."""
+
+    def __init__(self, arrived=None):
+        self.kept = [] if arrived is None else arrived
+
+    def opened(self, peer, hello):
+        self.kept.append((peer, hello))
+        return ""
+
+    def is_left_out(self, peer):
+        return False
+
+    def gathered(self, peer, digest):
+        self.kept.append((peer, digest))
+
+    def may_read(self, peer):
+        return True
+
+    def arrived(self, peer, frame):
+        self.kept.append((peer, frame))
+
+    def ended(self, peer, how):
+        pass
+
+    def beat(self):
+        pass
+
+
 @pytest.fixture
 def listening(identities):
     """Party a of a job, listening; yields the job and its address."""
@@ -264,7 +302,7 @@ def listening(identities):
     ]
     job = Job.parse(job_of(identities, parties=parties).text())
     arrived = []
-    wire = Wire(job, identities[0], 0, lambda *frame: arrived.append(frame))
+    wire = Wire(job, identities[0], 0, Silent(arrived))
     yield job, arrived
     wire.close()
 
@@ -298,10 +336,11 @@ def test_a_stranger_at_the_address_of_a_party_is_found_at_once(listening, identi
     job, _ = listening
     other = replace(job.parties[0], certificate=Identity.create("a").certificate)
     mine = replace(job, parties=[other, *job.parties[1:]])
-    wire = Wire(mine, identities[1], 1, lambda *frame: None)
+    link = Link(mine, 1)
+    wire = link.wire = Wire(mine, identities[1], 1, link)
     try:
         with pytest.raises(PartyError, match=r"a at .*another certificate"):
-            wire.connect(10.0)
+            link.greet(b"hello", time.monotonic() + 10.0)
     finally:
         wire.close()
 
@@ -314,7 +353,7 @@ def test_a_port_in_use_is_named(identities):
         job = job_of(identities)
         parties = [replace(job.parties[0], address=address), *job.parties[1:]]
         with pytest.raises(InvalidInputError, match="the address of a, to be free"):
-            Wire(replace(job, parties=parties), identities[0], 0, lambda *frame: None)
+            Wire(replace(job, parties=parties), identities[0], 0, Silent())
 
 
 @pytest.mark.slow
@@ -354,3 +393,70 @@ def test_a_checkpoint_is_not_started_over_nor_made_up(tmp_path):
     assert all(isinstance(error, InvalidInputError) and "resume" in str(error) for error in again)
     fresh = Scene(tmp_path / "fresh")
     assert all(isinstance(error, InvalidInputError) for error in fresh.run(resume=True, wait=3.0))
+
+
+def moved_seal(text):
+    lines = text.split("\n")
+    lines.insert(5, lines.pop(1))
+    return "\n".join(lines)
+
+
+def sealed_text(identities):
+    return job_of(identities, settings={"n_components": 2, "init": "random"}).text()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("[settings]\n", '[settings]\ndigest = "sha256:0"\n'),
+        lambda text: text.replace('init = "random"\n', 'init = """random\u2028digest = more"""\n'),
+        lambda text: text.replace('init = "random"\n', 'init = """random\ndigest = "more"\n"""\n'),
+        lambda text: text.replace("[settings]\n", "[settings]\n# a note\x0c\ndigest = 1\n"),
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text + "# more",
+        lambda text: text + " ",
+        moved_seal,
+    ],
+    ids=["line", "U+2028", "in a text", "form feed", "line ends", "comment", "space", "place of the seal"],
+)
+def test_the_seal_covers_every_byte(tmp_path, identities, change):
+    path = tmp_path / "job.toml"
+    text = sealed_text(identities)
+    path.write_bytes(text.encode())
+    Job.read(path)
+    changed = change(text)
+    assert changed != text
+    path.write_bytes(changed.encode())
+    with pytest.raises(InvalidInputError):
+        Job.read(path)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "message"),
+    [
+        ("moments", {"insecure_seed": 7}, "insecure_seed"),
+        ("moments", {"epsilon": float("inf")}, "epsilon=inf"),
+        ("private-nmf", {"method": "published"}, "published"),
+        ("private-recommender", {"epsilon": {"ann": 1.0, "bob": float("inf")}}, "epsilon=inf"),
+        ("moments", {"ledger": "mine.db"}, "ledger"),
+        ("moments", {"dataset": "yours"}, "dataset"),
+    ],
+)
+def test_a_job_cannot_switch_off_the_noise_of_others(identities, model, settings, message):
+    job = Job.parse(job_of(identities, model=model, settings=settings).text())
+    for check in (estimator_of, check_job):
+        with pytest.raises(InvalidInputError, match=message):
+            check(job)
+        if message in ("ledger", "dataset"):  # nobody but the party itself says what its ledger is
+            with pytest.raises(InvalidInputError, match=message):
+                check(job, accept_no_guarantee=True)
+        else:
+            check(job, accept_no_guarantee=True)
+
+
+def test_more_parties_than_the_normalised_sum_takes_are_found_when_the_job_is_made():
+    many = [Identity.create(f"p{place}") for place in range(12)]
+    with pytest.raises(InvalidInputError, match="at most 11 parties where singular values are hidden"):
+        check_job(job_of(many, model="svd"))
+    check_job(job_of(many, model="svd", settings={"n_components": 2, "hide_singular_values": False}))
+    check_job(job_of(many, model="svd", hide_norms=False))

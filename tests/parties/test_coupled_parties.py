@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from tacit import CoupledFactorization, PrivateCoupledFactorization, Relation, load
 from tacit.data import make_coupled, make_ratings
@@ -60,10 +61,17 @@ def alone(parts, **settings):
 @pytest.mark.filterwarnings("ignore:.*no known cell")
 @pytest.mark.parametrize(
     ("inference", "divergence", "more"),
-    [("map", "kl", {"n_init": 2}), ("map", "euclid", {}), ("vb", "kl", {})],
+    [
+        ("map", "kl", {"n_init": 2}),
+        ("map", "euclid", {}),
+        ("vb", "kl", {}),
+        ("sgld", "kl", {"burn_in": 5, "n_samples": 4, "thin": 2, "sampling_rate": 0.5}),
+        ("sgld", "euclid", {"burn_in": 5, "n_samples": 4, "thin": 2}),
+    ],
 )
 def test_sites_get_what_one_holder_would_from_a_random_start(inference, divergence, more):
-    settings = {"inference": inference, "max_iter": 15, "tol": 0, **more}
+    # one holder would estimate dispersions, and average over several starts
+    settings = {"inference": inference, "max_iter": 15, "tol": 0, "dispersion": "given", "n_init": 1, **more}
     parts = sites(divergence)
     models = run_local(CoupledFactorization(3, **settings), parts, names=NAMES)
     whole = alone(parts, **settings)
@@ -72,6 +80,8 @@ def test_sites_get_what_one_holder_would_from_a_random_start(inference, divergen
         for name, factor in model.factors_.items():
             assert np.linalg.norm(factor - whole.factors_[name]) < 1e-8 * np.linalg.norm(whole.factors_[name])
         np.testing.assert_allclose(model.loss_curve_, whole.loss_curve_, rtol=1e-8)
+        if inference == "sgld" and "visits" in model.relations_:
+            assert (model.predict("visits", [[0, 0, 0], [1, 2, 3]], return_std=True)[1] > 0).all()
     assert "user 1" not in models[0].factors_
     assert "masked" in str(models[0].guarantee_)
     assert "'activity' of north and south" in str(models[0].guarantee_)  # the third adds nothing to these totals
@@ -147,7 +157,7 @@ def test_relations_that_do_not_fit_together_are_refused_by_name():
     with pytest.raises(InvalidInputError, match="relations of north, south, maps, in this order"):
         check_sites(lines()[::-1], NAMES, None)
     small = Relation(DATA.features[:20], "jr,fr->jf", ("place", "feature"), name="about")
-    with pytest.raises(InvalidInputError, match="as many entities of 'place' from maps as from north"):
+    with pytest.raises(InvalidInputError, match="the same number of entities of 'place' from maps as from north"):
         run_local(CoupledFactorization(3), [north, south, small], names=NAMES)
     with pytest.raises(InvalidInputError, match="relations from south"):
         run_local(CoupledFactorization(3), [north, DATA.features, about], names=NAMES)
@@ -155,7 +165,7 @@ def test_relations_that_do_not_fit_together_are_refused_by_name():
     told = outlines_of(north, "north", names={"place": places}) + outlines_of(
         south, "south", names={"place": places[::-1]}
     )
-    with pytest.raises(InvalidInputError, match="the entities of 'place' from south as north has them"):
+    with pytest.raises(InvalidInputError, match="the entities of 'place' from south to be those of north"):
         check_sites(told, NAMES[:2], None)
 
 
@@ -172,11 +182,14 @@ def test_data_that_the_others_were_not_told_of_is_refused():
         site_of(told, "maps", about, {"place": [*places[1:], places[0]]})
     with pytest.raises(ProtocolError, match=r"within tacit\.parties"):
         CoupledFactorization(3, max_iter=2).fit(site_of(lines(), "south", south))
+    mixed = lines([north, south, sites("euclid")[2]])
+    with pytest.raises(InvalidInputError, match=r'"kl" in all relations, or "euclid" in all'):  # before the first sum
+        CoupledFactorization(3, inference="sgld").fit(site_of(mixed, "south", south))
 
 
-def test_private_relations_and_public_data_must_be_the_same_kind_everywhere():
-    parts = ratings()
-    check_sites(lines(parts, private="user"), NAMES, "user")
+def test_private_relations_must_fit_together_and_public_data_be_the_same_everywhere():
+    parts, model = ratings(), PrivateCoupledFactorization(2, value_range=(1, 5))
+    check_sites(lines(parts, private="user"), NAMES, "user", model)
     with pytest.raises(
         InvalidInputError, match=r"'ratings' from north .* protects user.*tacit parties outline --private"
     ):
@@ -191,10 +204,66 @@ def test_private_relations_and_public_data_must_be_the_same_kind_everywhere():
         check_sites(lines([parts[0], [parts[1][0], other], parts[2]], private="user"), NAMES, "user")
     odd = [Outline.parse(line) for line in lines(parts, private="user")]
     told = [replace(one, power=1.0) if one.site == "maps" and one.name == "ratings" else one for one in odd]
-    with pytest.raises(InvalidInputError, match="the same private relations from maps"):
-        check_sites([one.text for one in told], NAMES, "user")
+    for method, reason in {
+        "moments": "1 private at maps, the first ir,jr->ij with power 1",
+        "sgld": '"kl" in all',
+    }.items():
+        with pytest.raises(InvalidInputError, match=reason):
+            check_sites([one.text for one in told], NAMES, "user", model.set_params(method=method))
+    only_public = [one.text for one in odd if one.site != "maps" or one.name == "films"]
+    with pytest.raises(InvalidInputError, match="a relation with 'user' from maps"):
+        check_sites(only_public, NAMES, "user", model)
     with pytest.raises(InvalidInputError, match="names without"):
         outlines_of(other, "a;b")
+
+
+def different(n_users=60):
+    """Three parties with relations of their own: ratings of films, of films by week, and of weeks."""
+    draw = np.random.default_rng(0)
+    shapes = {
+        ("user", "film"): (n_users, 12),
+        ("user", "film", "week"): (n_users, 12, 3),
+        ("user", "week"): (n_users, 3),
+    }
+    found = []
+    for factors, shape in shapes.items():
+        einsum = "ir,jr->ij" if len(shape) == 2 else CP
+        cells = np.argwhere(draw.random(shape) < 0.5)
+        data = (cells, draw.uniform(1, 5, len(cells)), shape)
+        found.append([Relation(data, einsum, factors, observed="stored", divergence="euclid", name="stars")])
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("parts", "settings"),
+    [
+        (different, {}),
+        (different, {"method": "sgld", "rounds": 10, "sampling_rate": 1.0, "hyper_prior": (1, 0.01)}),
+        (different, {"shared": ["user", "film", "week"]}),
+        (different, {"shared": ["user", "film", "week"], "unit": "cell", "protect": "user"}),
+    ],
+)
+def test_private_parties_with_different_relations_get_what_one_process_would(parts, settings):
+    model = PrivateCoupledFactorization(2, value_range=(1, 5), epsilon=np.inf, **settings)
+    models, expected = run_local(model, parts()), clone(model).fit_sites(parts())
+    for one, other in zip(models, expected, strict=True):
+        np.testing.assert_allclose(one.predict("stars"), other.predict("stars"), atol=1e-8)
+        if not settings:
+            spread = [each.predict("stars", return_std=True)[1] for each in (one, other)]
+            np.testing.assert_allclose(*spread, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_common_users_of_private_parties_are_protected_with_all_their_cells():
+    model = PrivateCoupledFactorization(2, value_range=(1, 5), shared=["user", "film", "week"], epsilon=8.0)
+    models = run_local(model, different(400), colluding=1)
+    np.testing.assert_array_equal(models[0].biases_["film"], models[1].biases_["film"])
+    np.testing.assert_array_equal(models[1].biases_["week"], models[2].biases_["week"])
+    for one in models:
+        assert one.guarantee_.holds
+        assert one.guarantee_.epsilon <= 8.0
+        assert "with its cells at all sites" in str(one.guarantee_)
 
 
 @pytest.mark.slow
@@ -220,4 +289,4 @@ def test_a_description_a_party_is_fitted_from_the_command_line(tmp_path):
     assert models[1].predict("visits").shape == (25, 30, 6)
     (tmp_path / "b" / "places.txt").write_text("\n".join(places[::-1]))
     done = subprocess.run([*map(str, command), "--json"], capture_output=True, text=True, check=False, timeout=300)
-    assert "the entities of 'place' from party-2 as party-1 has them" in json.loads(done.stdout)["error"]["message"]
+    assert "the entities of 'place' from party-2 to be those of party-1" in json.loads(done.stdout)["error"]["message"]

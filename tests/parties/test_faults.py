@@ -65,28 +65,6 @@ def test_no_statistic_is_released_twice_under_fresh_noise(tmp_path):
     assert "differential privacy" in results[0][2]
 
 
-def test_a_party_that_stalls_is_named_within_the_timeout(tmp_path):
-    scene = Scene(tmp_path, settings={"timeout": 3.0})
-    stalled = {2: StallingMixer()}
-    start = time.monotonic()
-    results = scene.run(model={0: Mixer(), 1: Mixer(), **stalled})
-    for error in results[:2]:
-        assert isinstance(error, PartyError)
-        assert "party-2" in str(error)
-    assert time.monotonic() - start < 40
-
-
-class StallingMixer(Mixer):
-    def _program(self, X):
-        program = super()._program(X)
-        answer = None
-        for place in range(self.rounds):
-            if place == 4:
-                time.sleep(15)
-            answer = yield program.send(answer)
-        return (yield from program)
-
-
 def test_a_party_that_asks_for_something_else_is_refused(tmp_path):
     results = Scene(tmp_path).run(model={0: Mixer(), 1: Mixer(), 2: Mixer(extra_columns=1)})
     assert any(isinstance(error, ProtocolError) for error in results)

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.linalg import subspace_angles
 from scipy.sparse import csr_array
 
-from tacit import NMF, PCA, SVD, PrincipalComponentRegression, PrivateNMF, PrivateRecommender
+from tacit import (
+    NMF,
+    PCA,
+    SVD,
+    PrincipalComponentRegression,
+    PrivateImplicitRecommender,
+    PrivateNMF,
+    PrivateRecommender,
+    PrivateTable,
+)
+from tacit.data import CategoryColumn, IntegerColumn
 from tacit.errors import InvalidInputError
 from tacit.parties import run_local
 
@@ -46,15 +57,27 @@ def test_nmf_starts_among_parties():
 
 
 def test_singular_vectors_with_norms_hidden():
-    """By general secure computation over the same connections; two parties say that they cannot hide them."""
+    """By general secure computation over the same connections."""
     models = run_local(SVD(3), split(X))
     _, _, rights = np.linalg.svd(X)
     for fitted in models:
         np.testing.assert_array_equal(fitted.components_, models[0].components_)
         assert subspace_angles(fitted.components_.T, rights[:3].T).max() < 1e-6
         assert "norms stay hidden while at most 1" in str(fitted.guarantee_)
-    two = run_local(SVD(2), [X[:20], X[20:]])
-    assert "singular values" in str(two[0].guarantee_)
+
+
+@pytest.mark.parametrize(("parts", "colluding"), [([X[:20], X[20:]], 1), (split(X), 2)])
+def test_norms_stay_hidden_from_all_parties_but_one(parts, colluding):
+    """Two parties, and three of whom two may collude; those that do not ask for it say what is revealed."""
+    _, _, rights = np.linalg.svd(X)
+    for fitted in run_local(SVD(2), parts, colluding=colluding):
+        assert subspace_angles(fitted.components_.T, rights[:2].T).max() < 1e-6
+        assert f"norms stay hidden while at most {colluding}" in str(fitted.guarantee_)
+        assert "singular values" not in str(fitted.guarantee_)
+
+
+def test_norms_that_are_not_hidden_are_named():
+    assert "singular values" in str(run_local(SVD(2), [X[:20], X[20:]], hide_norms=False)[0].guarantee_)
 
 
 def test_components_are_centred_by_the_mean_of_all():
@@ -91,6 +114,35 @@ def test_a_private_recommender_among_parties():
     for fitted in models:
         np.testing.assert_array_equal(fitted.item_biases_, models[0].item_biases_)
     assert models[0].guarantee_.holds
+
+
+def test_a_private_implicit_recommender_among_parties():
+    generator = np.random.default_rng(2)
+    likes = np.where(np.arange(12)[None, :] % 3 == np.arange(600)[:, None] % 3, 0.7, 0.1)
+    chosen = csr_array((generator.random((600, 12)) < likes).astype(float))
+    model = PrivateImplicitRecommender(epsilon=20.0, delta=1e-5)
+    models = run_local(model, [chosen[:200], chosen[200:230], chosen[230:]])
+    for fitted in models:
+        np.testing.assert_array_equal(fitted.item_regression_, models[0].item_regression_)
+        assert fitted.recommend_for([0, 3], 2) == models[0].recommend_for([0, 3], 2)
+    assert models[0].guarantee_.holds
+    assert {item for item, _ in models[0].recommend_for([0, 3], 2)} == {6, 9}
+
+
+def test_a_synthetic_table_among_parties():
+    """All parties have the same model, whose tables are those of all rows."""
+    generator = np.random.default_rng(4)
+    sex = generator.integers(0, 2, 600)
+    frame = pl.DataFrame({"sex": np.array(["f", "m"])[sex], "age": 10 * sex + generator.integers(0, 9, 600)})
+    schema = {"sex": CategoryColumn(("f", "m")), "age": IntegerColumn(0, 19)}
+    models = run_local(PrivateTable(epsilon=50.0, schema=schema), [frame[:100], frame[100:350], frame[350:]])
+    for fitted in models:
+        np.testing.assert_array_equal(fitted.tables_, models[0].tables_)
+        np.testing.assert_array_equal(fitted.couplings_, models[0].couplings_)
+        assert abs(fitted.count_ - 600) < 30
+        assert "masked" in str(fitted.guarantee_)
+        drawn = fitted.sample(500, random_state=0)
+        assert drawn.filter((pl.col("sex") == "f") != (pl.col("age") < 10)).height < 25
 
 
 def test_what_does_not_fit_is_the_error_of_the_party_that_has_it():

@@ -1,13 +1,16 @@
 """What a party tells the others about private relations does not depend on the data: byte for byte, or it is refused."""
 
+import json
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
-from tacit import Relation
+from tacit import Relation, load
 from tacit.cli.main import app
 from tacit.cli.parties_relations import outlines_of_files, read_site
+from tacit.cli.read_coupled import read_description
 from tacit.errors import InvalidInputError
 from tacit.factor.coupled.cells import AllBut
 from tacit.parties import Identity
@@ -143,3 +146,88 @@ def test_which_cells_are_known_is_not_told():
     assert len({tuple(outlines_of(one, "north")) for one in forms}) > 1, "a fit in the clear needs to know the gaps"
     models = [site_of(outlines_of(one, "north", private="user"), "north", one) for one in forms]
     assert [model.place for model in models] == [0] * len(forms)
+
+
+def different_sites(folder, users=(USERS, USERS)):
+    """Write two sites with relations of their own, and lists of users that may be the same."""
+    stars = {("ann", "Alien"): 4, ("ann", "Brazil"): 2, ("bob", "Alien"): 5, ("dan", "Dune"): 1, ("cleo", "Clue"): 3}
+    files = []
+    for place, listed in enumerate(users):
+        site = folder / f"site-{place}"
+        site.mkdir(parents=True)
+        (site / "users.txt").write_text("\n".join(listed))
+        (site / "films.txt").write_text("\n".join(FILMS))
+        (site / "weeks.txt").write_text("1\n2")
+        rows = [f"{user},{film},{1 + (value % 2)},{value}" for (user, film), value in stars.items()]
+        columns, einsum = ["user", "film", "week", "stars"], "ir,jr,kr->ijk"
+        if place == 0:
+            rows = [f"{user},{film},{10 * value}" for (user, film), value in stars.items()]
+            columns, einsum = ["user", "film", "points"], "ir,jr->ij"
+        (site / "cells.csv").write_text("\n".join([",".join(columns), *rows]))
+        week = "" if place == 0 else 'week = "weeks.txt"\n'
+        (site / "site.toml").write_text(
+            f'ranks = {{ r = 1 }}\n[names]\nuser = "users.txt"\nfilm = "films.txt"\n{week}[[relation]]\n'
+            f'name = "{columns[-1]}"\nfile = "cells.csv"\neinsum = "{einsum}"\nfactors = {columns[:-1]}\n'
+            f'columns = {columns}\nobserved = "stored"\ndivergence = "euclid"\n'
+        )
+        files.append(site / "site.toml")
+    return files
+
+
+RANGES = {"points": [0, 50], "stars": [1, 5]}
+
+
+def job_of_sites(files, **settings):
+    """Make the outlines with the command, and a job of them."""
+    shared = [word for factor in settings.get("shared", ["film"]) for word in ("--shared", factor)]
+    names, told = ["north", "south"], []
+    for file, name in zip(files, names, strict=True):
+        done = CliRunner().invoke(app, ["parties", "outline", str(file), "--as", name, "--private", "user", *shared])
+        assert done.exception is None, done.exception
+        told += done.output.splitlines()
+    given = {"ranks": {"r": 1}, "value_range": RANGES, "private": "user", **settings}
+    return local_job([Identity.create(name) for name in names], "study", given, told, model="private-coupled")
+
+
+def test_sites_with_different_relations_make_a_job(tmp_path):
+    files = different_sites(tmp_path / "one")
+    for shared in (["film"], ["user", "film"]):
+        job = job_of_sites(files, shared=shared)
+        check_job(job)
+        for file, party in zip(files, ("north", "south"), strict=True):
+            assert read_site(file, job, party).records == 5
+    # users of their own need no common list; common users do
+    other = different_sites(tmp_path / "two", users=(USERS, USERS[::-1]))
+    check_job(job_of_sites(other, shared=["film"]))
+    with pytest.raises(InvalidInputError, match="the entities of 'user' from south to be those of north"):
+        check_job(job_of_sites(other, shared=["user", "film"]))
+    with pytest.raises(InvalidInputError, match="south, which has none in common with north"):
+        check_job(job_of_sites(files, shared=["user"]))
+    check_job(job_of_sites(files, shared=["user"], unit="cell"))  # then the users' noisy factors couple the sites
+    with pytest.raises(InvalidInputError, match="sampling_rate=1"):
+        check_job(job_of_sites(files, shared=["user", "film"], method="sgld"))
+    with pytest.raises(InvalidInputError, match="value_range of 'stars'"):
+        check_job(job_of_sites(files, value_range={"points": [0, 50], "stars": [5, 1]}))
+
+
+@pytest.mark.slow
+def test_sites_with_different_relations_are_simulated_by_one_command(tmp_path):
+    files = different_sites(tmp_path / "data")
+    given = ["ranks={r=1}", "epsilon=5", "value_range={points=[0, 50], stars=[1, 5]}", 'shared=["user", "film"]']
+    words = [
+        "parties",
+        "simulate",
+        *map(str, files),
+        "--model",
+        "private-coupled",
+        "--json",
+        "-o",
+        str(tmp_path / "out"),
+    ]
+    done = CliRunner().invoke(app, [*words, *(word for one in given for word in ("--set", one))])
+    assert done.exception is None, done.exception
+    results = json.loads(done.output)["parties"]
+    assert all("with its cells at all sites" in str(result["guarantee"]) for result in results)
+    models = [load(tmp_path / "out" / result["party"] / "model" / "private-coupled.tacit") for result in results]
+    np.testing.assert_array_equal(models[0].biases_["film"], models[1].biases_["film"])
+    assert models[1].solve_own(read_description(files[1]).relations).predict("stars").shape == (4, 4, 2)

@@ -8,9 +8,10 @@ from typing import Any
 import typer
 
 from tacit.cli.output import print_json
+from tacit.cli.parties_consent import review
 from tacit.cli.parties_join import join
 from tacit.cli.parties_relations import outline
-from tacit.cli.parties_settings import feature_names, settings_of
+from tacit.cli.parties_settings import feature_names, schema_columns, settings_of
 from tacit.cli.parties_simulate import simulate
 from tacit.errors import InvalidInputError, parameter
 
@@ -18,6 +19,9 @@ app = typer.Typer(help="Fit one model among several organisations; nobody's reco
 
 
 app.command()(join)
+
+
+app.command()(review)
 
 
 app.command()(simulate)
@@ -29,13 +33,16 @@ app.command()(outline)
 IDENTITY = typer.Option(Path("tacit-identity"), help="Folder for key.pem (stays here) and certificate.pem (send it).")
 
 
-PARTIES = typer.Option(..., "--party", help="NAME=certificate.pem@HOST:PORT, once a party.")
+PARTIES = typer.Option(..., "--party", help="NAME=certificate.pem@HOST:PORT; repeat it for every party.")
 
 
 FEATURES = typer.Option(
-    ...,
-    help="File with one column name a line, or a table whose columns they are; for coupled models, all parties' outlines.",
+    None,
+    help="File with one column name per line, or a table with these columns; for coupled models, all parties' outlines.",
 )
+
+
+SCHEMA = typer.Option(None, help="For private-table: the public schema of the columns, which all parties use.")
 
 
 SETTINGS = typer.Option([], "--set", help="A setting of the model, as n_components=14; repeat it.")
@@ -71,26 +78,31 @@ def make_job(
     name: str = typer.Argument(help="Name of the job."),
     model: str = typer.Option(..., help="nmf, private-nmf, svd, pca, ..."),
     party: list[str] = PARTIES,
-    features: Path = FEATURES,
+    features: Path | None = FEATURES,
+    schema: Path | None = SCHEMA,
     settings: list[str] = SETTINGS,
     target: str = typer.Option("", help="Column to predict, for regression."),
     colluding: int = typer.Option(1, help="How many parties may pool what they know (private models)."),
-    word_bits: int = typer.Option(64, help="64 or 128: the size of the numbers that are summed."),
-    timeout: float = typer.Option(60.0, help="Seconds that a party may stay silent."),
+    survive: int = typer.Option(0, help="How many parties may leave for good without ending the run."),
+    word_bits: int = typer.Option(128, help="64 or 128: the size of the numbers that are summed."),
+    timeout: float = typer.Option(60.0, help="Seconds without a sign of life after which a party counts as gone."),
     output: Path = OUTPUT,
 ) -> None:
     """Write the job that all parties will hold: who, what, and a digest of every character of it."""
     from tacit.parties import Job
     from tacit.parties.models import check_job
 
+    given = settings_of(settings)
+    columns = schema_columns(schema, model, given) if features is None else feature_names(features, model)
     made = Job(
         name,
         model,
-        settings_of(settings),
-        [column for column in feature_names(features) if column != target],
+        given,
+        [column for column in columns if column != target],
         [_party(text) for text in party],
         target=target,
         colluding=colluding,
+        survive=survive,
         word_bits=word_bits,
         timeout=timeout,
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, parameter
 
 if TYPE_CHECKING:
-    from tacit.cli.read_coupled import Description
     from tacit.parties.models import PartyData
 
 SPEC = typer.Argument(help="The TOML file that describes this organisation's relations, as for `tacit fit coupled`.")
@@ -23,20 +23,20 @@ def outline(
     shared: list[str] = SHARED,
     private: str = typer.Option("", help="For a private model: the factor of the protected entities."),
 ) -> None:
-    """Print what the others need to know of this organisation's relations: einsums, factors, sizes, and no data.
+    r"""Print what the others need to know of this organisation's relations: einsums, factors, sizes, and no data.
 
     Whoever writes the job puts the lines of all parties into one file, in the order of the parties, and gives it as --features.
     Of shared factors a digest of the entities' names goes along; with --private also one of the public relations' data.
 
     With --private nothing in the outline is read off private data: the entities of all factors of the private relations must
-    be given, as lists in [names] or, for data listed by place, as numbers in [sizes].
+    be given, as lists in \[names] or, for data listed by place, as numbers in \[sizes].
     """
-    from tacit.cli.read_coupled import read_description
+    from tacit.cli.read_coupled import check_given, read_description
     from tacit.parties.relations import outlines_of
 
     found = read_description(spec)
     if private:
-        _check_given(found, private, spec)
+        check_given(found, private, spec)
     for factor in shared:
         if not any(factor in relation.factors for relation in found.relations):
             raise InvalidInputError(
@@ -47,39 +47,44 @@ def outline(
         typer.echo(line)
 
 
-def outlines_of_files(files: list[Path], parties: list[str], private: str | None) -> list[str]:
-    """Return the outlines of all parties' relations, from one file a party."""
-    from tacit.cli.read_coupled import read_description
+def outlines_of_files(
+    files: list[Path], parties: list[str], private: str | None, shared: Sequence[str] | None = None
+) -> list[str]:
+    """Return the outlines of all parties' relations, from one file per party.
+
+    `shared` is that setting of a private model: the factors whose lists of entities must be the same.
+    """
+    from tacit.cli.read_coupled import check_given, read_description
     from tacit.parties.relations import outlines_of
 
     found = [read_description(file) for file in files]
     if private is not None:
         for one, file in zip(found, files, strict=True):
-            _check_given(one, private, file)
+            check_given(one, private, file)
     uses = [{name for relation in one.relations for name in relation.factors} for one in found]
     lines = []
     for one, party in zip(found, parties, strict=True):
         names = {
             factor: listed
             for factor, listed in one.names.items()
-            if factor != private and sum(factor in used for used in uses) > 1
+            if (factor != private if shared is None else factor in shared) and sum(factor in used for used in uses) > 1
         }
         lines += outlines_of(one.relations, party, names=names, private=private)
     return lines
 
 
 def read_site(path: Path, job: Any, party: str) -> PartyData:
-    """Read a party's relations as the data of a job; refuse what the job does not say of them."""
-    from tacit.cli.read_coupled import read_description
+    """Read a party's relations as the data of a job; refuse relations that do not match the job."""
+    from tacit.cli.read_coupled import check_given, read_description
     from tacit.parties.models import PartyData
     from tacit.parties.relations import protected_by, site_of
 
     found = read_description(path)
     private = protected_by(job.features)
     if private is not None:
-        _check_given(found, private, path)
+        check_given(found, private, path)
     for name, value in {"ranks": found.ranks, **found.model}.items():
-        if job.settings.get(name) != value:
+        if not _agrees(job.settings.get(name), value):
             raise InvalidInputError(
                 f"{name} = {job.settings.get(name)!r} from {party}, as the job says",
                 parameter(value),
@@ -88,20 +93,8 @@ def read_site(path: Path, job: Any, party: str) -> PartyData:
     return PartyData(site_of(job.features, party, found.relations, found.names))
 
 
-def _check_given(found: Description, private: str, path: Path) -> None:
-    """Refuse a description whose private relations have entities that only the data says."""
-    if not any(private in relation.factors for relation in found.relations):
-        raise InvalidInputError(
-            f"a relation with the protected entities in {path.name}",
-            words(f"none with {private!r}"),
-            "Name the factor of the protected entities with --private.",
-        )
-    for relation in found.relations:
-        for place, factor in enumerate(relation.factors):
-            if private in relation.factors and relation.spec.data_letters(place) and factor not in found.given:
-                raise InvalidInputError(
-                    f"the entities of {factor!r} in {path.name} as a public list",
-                    words("no list, so that they would be read off the private data"),
-                    f'Add [names] {factor} = "file.txt" with one entity per line or, for data listed by place, [sizes] '
-                    f"{factor} = n. Make the list without looking at the data: it must not depend on who is in it.",
-                )
+def _agrees(stated: Any, given: Any) -> bool:
+    """Whether a party's setting is that of the job; it may leave out ranks of letters that only others use."""
+    if isinstance(stated, Mapping) and isinstance(given, Mapping):
+        return all(stated.get(letter) == rank for letter, rank in given.items())
+    return bool(stated == given)

@@ -8,19 +8,23 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from tacit.cli.output import print_json
-from tacit.errors import PartyError, words
+from tacit.cli.parties_consent import private_files
+from tacit.cli.parties_join import ACCEPT
+from tacit.errors import InvalidInputError, PartyError, words
 
 DATA = typer.Argument(
-    help="One data set to split by rows, or one file a party (coupled models: one TOML file a party)."
+    help="One data set to split by rows (ratings: by users), or one file per party (coupled models: TOML files)."
 )
 SETTINGS = typer.Option([], "--set", help="A setting of the model, as n_components=14; repeat it.")
-OUTPUT = typer.Option(Path("tacit-simulation"), "--output", "-o", help="Folder for the job and one folder a party.")
+SCHEMA = typer.Option(None, help="For private-table: the public schema of the columns.")
+OUTPUT = typer.Option(Path("tacit-simulation"), "--output", "-o", help="Folder for the job, with one folder per party.")
 PATIENCE = 10.0
 MAIN = "from tacit.cli.main import main; main()"
 
@@ -30,10 +34,12 @@ def simulate(
     parties: int = typer.Option(3, help="How many parties to split one data set over."),
     model: str = typer.Option("nmf", help="nmf, private-nmf, svd, pca, ..."),
     settings: list[str] = SETTINGS,
+    schema: Path | None = SCHEMA,
     target: str = typer.Option("", help="Column to predict, for regression."),
     colluding: int = typer.Option(1, help="How many parties may pool what they know (private models)."),
-    word_bits: int = typer.Option(64, help="64 or 128: the size of the numbers that are summed."),
-    timeout: float = typer.Option(60.0, help="Seconds that a party may stay silent."),
+    word_bits: int = typer.Option(128, help="64 or 128: the size of the numbers that are summed."),
+    timeout: float = typer.Option(60.0, help="Seconds without a sign of life after which a party counts as gone."),
+    accept_no_guarantee: bool = ACCEPT,
     seed: int = typer.Option(0, help="Seed of the split, for models without privacy."),
     output: Path = OUTPUT,
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
@@ -43,31 +49,43 @@ def simulate(
     What is written is what real parties would have: OUTPUT/job.toml, and for each its identity, data, model and report. It is a
     trial: no ledger is charged, so do not pass the models on.
     """
-    from tacit.cli.parties_settings import settings_of
+    from tacit.cli.parties_settings import schema_columns, settings_of
+    from tacit.estimators.registry import JOBS, RECORDS
     from tacit.parties import Identity
     from tacit.parties.local import local_job
     from tacit.parties.models import check_job
 
-    output.mkdir(parents=True, exist_ok=True)
-    files = list(data) if len(data) > 1 else _split(data[0], parties, seed, output, private=model.startswith("private"))
-    names = [f"party-{place + 1}" for place in range(len(files))]
+    given = settings_of(settings)
+    private = model.startswith("private")
+    records = schema_columns(schema, model, given) if model in JOBS and JOBS[model].data == RECORDS else None
+    if len(data) > 1:
+        split = None
+    elif records is not None:
+        split = _split_records(data[0], parties, records, given.get("unit_column"))
+    else:
+        split = _split(data[0], parties, seed, model, private=private)
+    names = [f"party-{place + 1}" for place in range(len(data) if split is None else len(split.parts))]
     identities = [Identity.create(name) for name in names]
+    features = split.features if split is not None else records or _features(data, names, model, given, target)
     job = local_job(
         identities,
         "simulation",
-        settings_of(settings),
-        _features(files, names, model, settings_of(settings), target),
+        given,
+        [column for column in features if column != target],
         model=model,
         target=target,
         colluding=colluding,
         word_bits=word_bits,
         timeout=timeout,
     )
-    check_job(job)
-    for identity in identities:
-        identity.write(output / identity.name / "identity")
-    job.write(output / "job.toml")
-    results = _run(output, names, files, quiet=as_json)
+    check_job(job, accept_no_guarantee=accept_no_guarantee)
+    _check_unused(output, names)
+    with private_files():
+        files = list(data) if split is None else split.write(output, names)
+        for identity in identities:
+            identity.write(output / identity.name / "identity")
+        job.write(output / "job.toml")
+    results = _run(output, names, files, accept_no_guarantee=accept_no_guarantee, quiet=as_json)
     if as_json:
         print_json({"parties": results})
         return
@@ -84,14 +102,33 @@ def simulate(
 def _features(files: list[Path], names: list[str], model: str, settings: dict[str, Any], target: str) -> list[str]:
     from tacit.cli.parties_relations import outlines_of_files
     from tacit.cli.parties_settings import feature_names
-    from tacit.estimators.registry import JOBS, RELATIONS
+    from tacit.estimators.registry import JOBS, RATINGS, RELATIONS
 
     if model in JOBS and JOBS[model].data == RELATIONS:
-        return outlines_of_files(files, names, settings.get("private", "user") if model.startswith("private") else None)
-    return [column for column in feature_names(files[0]) if column != target]
+        private = settings.get("private", "user") if model.startswith("private") else None
+        return outlines_of_files(files, names, private, settings.get("shared"))
+    if model in JOBS and JOBS[model].data == RATINGS:
+        from tacit.data.files import read_frame
+
+        # on one computer, where nothing leaves; real parties agree on a list of items
+        return sorted({str(item) for file in files for item in read_frame(file)["item"].to_list()})
+    return [column for column in feature_names(files[0], model) if column != target]
 
 
-def _run(output: Path, names: list[str], files: list[Path], *, quiet: bool) -> list[dict[str, Any]]:
+def _check_unused(output: Path, names: list[str]) -> None:
+    """Refuse a folder of an earlier simulation before anything in it is overwritten."""
+    found = [name for name in ("job.toml", *names) if (output / name).exists()]
+    if found:
+        raise InvalidInputError(
+            "an output folder without an earlier simulation",
+            words(f"one that holds {found[0]}"),
+            "Nothing was written. Give another folder with --output, or delete the old one.",
+        )
+
+
+def _run(
+    output: Path, names: list[str], files: list[Path], *, accept_no_guarantee: bool, quiet: bool
+) -> list[dict[str, Any]]:
     threads = str(max(1, (os.cpu_count() or 1) // len(names)))
     # the parts of a split have no accounts of their own: a simulation charges no ledger
     inherited = {name: value for name, value in os.environ.items() if name != "TACIT_LEDGER"}
@@ -101,7 +138,8 @@ def _run(output: Path, names: list[str], files: list[Path], *, quiet: bool) -> l
             [
                 *(sys.executable, "-c", MAIN, "parties", "join", str(output / "job.toml"), "--as", name),
                 *("--data", str(file), "--identity", str(output / name / "identity"), "--output", str(output / name)),
-                *("--progress", "lines", "--json"),
+                *("--progress", "lines", "--json", "--yes"),
+                *(("--accept-no-guarantee",) if accept_no_guarantee else ()),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -129,14 +167,14 @@ def _run(output: Path, names: list[str], files: list[Path], *, quiet: bool) -> l
             process.wait()
     failed = [(name, answer["error"]) for name, answer in answers.items() if "error" in answer]
     if failed:
-        # what a party says of itself explains more than that the others saw it leave
+        # an error of a party itself explains more than the error of a party that lost it
         name, error = next((pair for pair in failed if pair[1]["kind"] != "PartyError"), failed[0])
         raise PartyError(f"{name} to finish", words(f"{error['kind']}: {error['message']}"), error["fix"])
     return [answers[name] for name in names]
 
 
 def _wait(processes: list[subprocess.Popen[str]]) -> None:
-    """Wait for all; once one has failed, the others get a moment to see it, as they would wait for it in vain."""
+    """Wait for all; once one has failed, the others are stopped after a moment, because they would wait for it."""
     failed_at = None
     while any(process.poll() is None for process in processes):
         if failed_at is None and any(process.poll() for process in processes):
@@ -173,19 +211,75 @@ def _show(process: subprocess.Popen[str], quiet: bool) -> None:
         typer.echo(shown, err=True)
 
 
-def _split(path: Path, parties: int, seed: int, output: Path, *, private: bool) -> list[Path]:
-    """Distribute the rows of a file over the parties at random, one file per party.
+@dataclass(frozen=True)
+class _Split:
+    """One data set, distributed over the parties: the content of each party's file, and the job's features."""
 
-    For a private model each row is assigned by itself: removing one row must not move other rows to other parties, whose
-    sums are rounded one by one.
+    parts: list[Any]
+    features: list[str]
+
+    def write(self, output: Path, names: list[str]) -> list[Path]:
+        """Write one file per party."""
+        import numpy as np
+
+        files = []
+        for name, part in zip(names, self.parts, strict=True):
+            folder = output / name
+            folder.mkdir(parents=True, exist_ok=True)
+            if isinstance(part, dict):
+                files.append(folder / "data.npz")
+                np.savez(files[-1], **part)
+            else:
+                files.append(folder / "data.csv")
+                part.write_csv(files[-1])
+        return files
+
+
+def _split_records(path: Path, parties: int, columns: list[str], unit_column: str | None) -> _Split:
+    """Distribute records over the parties, each by its own content, or all records of a person by the person."""
+    from tacit.data.files import read_frame
+    from tacit.data.split import parts_of_ids
+    from tacit.validation import check_count
+
+    check_count(parties, "parties", least=2)
+    frame = read_frame(path, as_text=True)
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise InvalidInputError("the columns of the schema", words(f"no {missing[0]!r}"), "Check the names.")
+    if unit_column is None:
+        units = ["\x1f".join(str(cell) for cell in row) for row in frame.select(columns).iter_rows()]
+    else:
+        units = frame[str(unit_column)].to_list()
+    part_of = parts_of_ids(units, parties)
+    return _Split([frame.filter(part_of == place) for place in range(parties)], columns)
+
+
+def _split(path: Path, parties: int, seed: int, model: str, *, private: bool) -> _Split:
+    """Distribute the units of a file over the parties at random: rows, or users with all their ratings.
+
+    For a private model each unit is assigned by itself: removing one must not move others to other parties, whose sums are
+    rounded one by one.
     """
     import numpy as np
 
     from tacit.data import read_matrix
-    from tacit.data.split import parts_of_rows
+    from tacit.data.files import read_frame
+    from tacit.data.split import parts_of_ids, parts_of_rows
+    from tacit.estimators.registry import JOBS, RATINGS
     from tacit.validation import check_count
 
     check_count(parties, "parties", least=2)
+    if (
+        model in JOBS
+        and JOBS[model].data == RATINGS
+        and path.name.lower().endswith((".csv", ".csv.gz", ".tsv", ".parquet"))
+    ):
+        frame = read_frame(path)
+        if not {"user", "item", "rating"} <= set(frame.columns):
+            raise InvalidInputError("columns user, item and rating", words("others"), "Rename the columns.")
+        part_of = parts_of_ids(frame["user"], parties, key=None if private else seed.to_bytes(32, "big", signed=True))
+        items = sorted({str(item) for item in frame["item"].to_list()})
+        return _Split([frame.filter(part_of == place) for place in range(parties)], items)
     matrix = read_matrix(path)
     if private:
         part_of = parts_of_rows(matrix.X, parties)
@@ -194,16 +288,13 @@ def _split(path: Path, parties: int, seed: int, output: Path, *, private: bool) 
         order = np.random.default_rng(seed).permutation(matrix.X.shape[0])
         places = [np.sort(rows) for rows in np.array_split(order, parties)]
     names = matrix.names or tuple(f"column-{place}" for place in range(matrix.X.shape[1]))
-    files = []
-    for place, rows in enumerate(places):
-        folder = output / f"party-{place + 1}"
-        folder.mkdir(parents=True, exist_ok=True)
+    parts: list[Any] = []
+    for rows in places:
         part: Any = matrix.X[rows]
         if not isinstance(part, np.ndarray):
             part = part.tocsr()
             arrays = {name: getattr(part, name) for name in ("data", "indices", "indptr", "shape")} | {"format": b"csr"}
         else:
             arrays = {"X": part}
-        np.savez(folder / "data.npz", **arrays, terms=np.array(names, dtype=str))
-        files.append(folder / "data.npz")
-    return files
+        parts.append({**arrays, "terms": np.array(names, dtype=str)})
+    return _Split(parts, list(names))

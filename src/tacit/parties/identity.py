@@ -1,4 +1,4 @@
-"""Who a party is: a private key that never leaves, and a certificate that the others pin."""
+"""The identity of a party: a private key, which never leaves it, and a certificate, which the others pin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tacit.errors import InvalidInputError, parameter, words
 from tacit.validation import check_count
 
 HOST = "party.tacit"
-"""The host name in every certificate: a party is known by its certificate, not by where it runs."""
+"""The host name in every certificate. A party is identified by its certificate, not by its address."""
 KEY_FILE, CERTIFICATE_FILE = "key.pem", "certificate.pem"
 VALID_DAYS = 825
 
@@ -100,7 +100,7 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """What the others compare, by telephone if need be."""
+        """The SHA-256 of the certificate, which the others compare, for instance by telephone."""
         return fingerprint_of(self.certificate)
 
 
@@ -130,7 +130,7 @@ def check_valid(certificate: bytes, party: str, now: datetime | None = None) -> 
         raise InvalidInputError(
             f"a valid certificate of {party}",
             words(f"one that expired on {found.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"),
-            "That party makes a new identity, and the job is made anew with it.",
+            "Ask that party for a new certificate, and make the job again with it.",
         )
     if now < found.not_valid_before_utc:
         raise InvalidInputError(
@@ -147,5 +147,5 @@ def _parsed(certificate: bytes) -> x509.Certificate:
         return x509.load_pem_x509_certificate(certificate)
     except ValueError as error:
         raise InvalidInputError(
-            "a certificate in PEM form", words(str(error)), "Send certificate.pem as it is."
+            "a certificate in PEM form", words(str(error)), "Send the file certificate.pem unchanged."
         ) from error

@@ -1,10 +1,11 @@
-"""The job that parties agree on: who takes part, what is fitted, and a digest that changes with every character."""
+"""The job that parties agree on: who takes part, what is fitted, and a digest that covers every byte of the file."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ from tacit.errors import InvalidInputError, parameter, words
 from tacit.parties.identity import check_name, check_valid, fingerprint_of, name_in
 from tacit.validation import check_count, check_positive
 
-DIGEST_LINE = "digest = "
+DIGEST_LINE = re.compile(r'digest = "(sha256:[0-9a-f]{64})"\n')
+ENTRIES = ("name", "model", "target", "colluding", "survive", "word_bits", "fraction_bits", "hide_norms")
 HEADER = "# What these parties fit together. Every party must hold the same file, to the character.\n"
 
 
@@ -65,13 +67,18 @@ class Job:
     target : str, default=""
         For regression: the column to predict, which is not among the features.
     colluding : int, default=1
-        For private models: how many parties may pool what they know without breaking the others' guarantee.
-    word_bits : {64, 128}, default=64
+        How many parties may pool what they know without breaking the others' guarantee: the noise of private models is sized
+        for it, and where norms are hidden it chooses the protocol (`tacit.channel.directions`).
+    survive : int, default=0
+        How many parties may leave for good without ending the run; fewer than half. Noise is sized for `colluding` and these.
+    word_bits : {64, 128}, default=128
+        Size of the integers that are summed. 64 bits halve the traffic, and hold totals below 4 million over the number of
+        parties at 40 fractional bits.
     fraction_bits : int, default=40
     hide_norms : bool, default=True
-        Hide the norms in a normalised sum, where three or more parties make that possible.
+        Hide the norms in a normalised sum.
     timeout : float, default=60
-        Seconds that a party may stay silent.
+        Seconds without a sign of life after which a party counts as gone. It is no part of the run's identity.
     """
 
     name: str
@@ -81,7 +88,8 @@ class Job:
     parties: Sequence[Party]
     target: str = ""
     colluding: int = 1
-    word_bits: int = 64
+    survive: int = 0
+    word_bits: int = 128
     fraction_bits: int = 40
     hide_norms: bool = True
     timeout: float = 60.0
@@ -102,7 +110,14 @@ class Job:
             raise InvalidInputError(
                 f"fewer colluding parties than the {len(self.parties)} there are",
                 parameter(self.colluding),
-                "At least one is honest.",
+                "At least one party must be honest.",
+            )
+        check_count(self.survive, "survive", least=0)
+        if 2 * self.survive >= len(self.parties) or self.colluding + self.survive >= len(self.parties):
+            raise InvalidInputError(
+                f"survive to be less than half of the {len(self.parties)} parties, and with colluding less than all",
+                parameter((self.survive, self.colluding)),
+                "Otherwise two halves could go on without each other, or no honest noise would be left.",
             )
         for what in ("name", "address", "fingerprint"):
             values = [getattr(party, what) for party in self.parties]
@@ -123,22 +138,28 @@ class Job:
             )
         return names.index(name)
 
+    @property
+    def identity(self) -> str:
+        """Digest of everything that a run depends on; the timeout, which may be raised when a run is resumed, is not in it."""
+        return "sha256:" + hashlib.sha256(self._body(ENTRIES).encode()).hexdigest()
+
     def text(self) -> str:
         """Return the job as TOML, sealed with its digest."""
-        lines = [HEADER]
-        for key in ("name", "model", "target", "colluding", "word_bits", "fraction_bits", "hide_norms", "timeout"):
-            lines.append(f"{key} = {_toml(getattr(self, key), key)}\n")
+        return _sealed(HEADER, self._body((*ENTRIES, "timeout")))
+
+    def _body(self, entries: Sequence[str]) -> str:
+        lines = [f"{key} = {_toml(getattr(self, key), key)}\n" for key in entries]
         lines.append(f"features = {_toml(list(self.features), 'features')}\n\n[settings]\n")
         lines += [f"{key} = {_toml(value, key)}\n" for key, value in self.settings.items() if value is not None]
         for party in self.parties:
             lines.append(f'\n[[parties]]\nname = "{party.name}"\naddress = "{party.address}"\n')
             lines.append(f'fingerprint = "{party.fingerprint}"\ncertificate = """\n{party.certificate.decode()}"""\n')
-        return _sealed("".join(lines))
+        return "".join(lines)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the job; every party gets a copy."""
         place = Path(path)
-        place.write_text(self.text(), encoding="utf-8")
+        place.write_bytes(self.text().encode())
         return place
 
     @classmethod
@@ -147,7 +168,7 @@ class Job:
         place = Path(path)
         if not place.is_file():
             raise InvalidInputError("a job file", words(f"{place}, which does not exist"), "Check the path.")
-        return cls.parse(place.read_text(encoding="utf-8"), str(place))
+        return cls.parse(_decoded(place), str(place))
 
     @classmethod
     def parse(cls, text: str, source: str = "the job") -> Job:
@@ -156,7 +177,9 @@ class Job:
             values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InvalidInputError(f"{source} to be TOML", words(str(error)), "Get the file again.") from error
-        stated, found = str(values.pop("digest", "")), _digest(text)
+        header, stated, body = _parts(text)
+        values.pop("digest", None)
+        found = _digest(header + body)
         if stated != found:
             raise InvalidInputError(
                 f"{source} as it was sealed ({stated[:19] or 'no digest'})",
@@ -168,14 +191,15 @@ class Job:
             return cls(parties=parties, digest=found, **values)
         except (TypeError, KeyError) as error:
             raise InvalidInputError(
-                f"{source} with the entries of a job", words(str(error)), "Compare docs/parties.md."
+                f"{source} with the entries of a job", words(str(error)), "Compare docs/guide/parties.md."
             ) from error
 
 
 def reseal(path: str | os.PathLike[str]) -> Job:
     """Put the right digest into a job file that was changed on purpose, and return the job."""
     place = Path(path)
-    place.write_text(_sealed(_unsealed(place.read_text(encoding="utf-8"))), encoding="utf-8")
+    header, _, body = _parts(_decoded(place))
+    place.write_bytes(_sealed(header, body).encode())
     return Job.read(place)
 
 
@@ -191,26 +215,46 @@ def _party(entry: Mapping[str, Any]) -> Party:
     return party
 
 
-def _unsealed(text: str) -> str:
-    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(DIGEST_LINE))
+def _decoded(place: Path) -> str:
+    """Return a file's text with its line ends as they are: the seal covers them too."""
+    try:
+        return place.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{place} to be text in UTF-8", words("other bytes"), "Get the file again.") from error
 
 
-def _digest(text: str) -> str:
-    return "sha256:" + hashlib.sha256(_unsealed(text).encode()).hexdigest()
+def _parts(text: str) -> tuple[str, str, str]:
+    """Return header, stated digest and the rest of a job file.
+
+    The digest stands in one place only, on the line after the header (on the first line if there is no header). Everything
+    else is under the seal, also other lines that begin like it.
+    """
+    header = HEADER if text.startswith(HEADER) else ""
+    rest = text[len(header) :]
+    found = DIGEST_LINE.match(rest)
+    return (header, found[1], rest[found.end() :]) if found else (header, "", rest)
 
 
-def _sealed(text: str) -> str:
-    line = f'{DIGEST_LINE}"{_digest(text)}"\n'
-    return text.replace(HEADER, HEADER + line, 1) if HEADER in text else line + text
+def _digest(unsealed: str) -> str:
+    return "sha256:" + hashlib.sha256(unsealed.encode()).hexdigest()
+
+
+def _sealed(header: str, body: str) -> str:
+    return f'{header}digest = "{_digest(header + body)}"\n{body}'
 
 
 def _toml(value: Any, name: str) -> str:
-    if isinstance(value, Mapping) and all(str(key).isalnum() for key in value):
-        return "{ " + ", ".join(f"{key} = {_toml(item, name)}" for key, item in value.items()) + " }"
-    if isinstance(value, bool | int | float | str) or (
-        isinstance(value, list) and all(isinstance(item, bool | int | float | str | list) for item in value)
-    ):
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return "{ " + ", ".join(f"{_key(key)} = {_toml(item, name)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item, name) for item in value) + "]"
+    if isinstance(value, bool | int | float | str):
         return json.dumps(value, ensure_ascii=False) if value != float("inf") else "inf"
     raise InvalidInputError(
         f"{name} as a number, a text, or a list or table of these", parameter(value), "Give plain values."
     )
+
+
+def _key(key: str) -> str:
+    """Return a key of TOML, in quotes unless it is letters and digits."""
+    return key if key.isascii() and key.isalnum() else json.dumps(key, ensure_ascii=False)

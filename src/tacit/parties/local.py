@@ -18,6 +18,7 @@ from tacit.parties.job import Job, Party
 from tacit.parties.join import Part, join
 from tacit.parties.models import PartyData, check_party_data
 from tacit.parties.relations import are_relations, check_sites, outlines_of, site_of
+from tacit.progress import part_named, tell
 
 Progress = Callable[[int, int, Any], None]
 
@@ -39,10 +40,10 @@ def run_local(
     estimator : estimator
         Any that runs its programs over a channel; it is copied to every party.
     parts : sequence of array-like or sparse matrix
-        One table a party, all with the same columns. For coupled models one `Relation`, or a list of some, a party: factors
-        with one name are one factor, and those that several parties use are shared.
+        One table per party, all with the same columns. For coupled models one `Relation` or a list of relations per party:
+        factors with the same name are the same factor, and those that several parties use are shared.
     targets : sequence of array-like, optional
-        One a party, where `fit` takes a `y`.
+        One per party, where `fit` takes a `y`.
     names : sequence of str, optional
     folder : path, optional
         Where checkpoints are kept; a temporary one if not given.
@@ -54,7 +55,7 @@ def run_local(
     Returns
     -------
     list of estimators
-        One a party, in order, with the party's own attributes; ``traffic_`` says what it sent and how long it waited.
+        One per party, in order, with the party's own attributes; ``traffic_`` says what it sent and how long it waited.
 
     Examples
     --------
@@ -66,9 +67,12 @@ def run_local(
     >>> bool((models[0].mean_ == models[2].mean_).all())  # doctest: +SKIP
     True
     """
+    from sklearn.base import clone
+
     found = list(parts)
+    quiet = clone(estimator).set_params(verbose=False) if hasattr(estimator, "verbose") else estimator
     identities = [Identity.create(name) for name in names or [f"party-{place}" for place in range(len(found))]]
-    features = _features(found, [identity.name for identity in identities], getattr(estimator, "private", None))
+    features = _features(found, [identity.name for identity in identities], estimator)
     job = local_job(identities, "local", {}, features, model=type(estimator).__name__, **settings)
     data = [
         PartyData(site_of(features, identity.name, part))
@@ -77,19 +81,34 @@ def run_local(
         for place, (part, identity) in enumerate(zip(found, identities, strict=True))
     ]
     with contextlib.ExitStack() as stack:
+        stack.enter_context(part_named(type(estimator).__name__, verbose=getattr(estimator, "verbose", False)))
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()) if folder is None else folder)
         arguments = [
-            (job, identity, data[index], place / identity.name, {"estimator": estimator})
+            (job, identity, data[index], place / identity.name, {"estimator": quiet})
             for index, identity in enumerate(identities)
         ]
-        fitted = in_processes(arguments, on_round)
+        fitted = in_processes(arguments, _telling(on_round))
+        tell("done")
     for part in fitted:
         part.estimator.traffic_ = part.summary()
     return [part.estimator for part in fitted]
 
 
-def _features(parts: Sequence[Any], names: Sequence[str], private: str | None) -> list[str]:
+def _telling(on_round: Progress | None) -> Progress:
+    """Return a function that tells the rounds of the first party, and calls `on_round` for all of them."""
+
+    def told(party: int, number: int, traffic: Any) -> None:
+        if party == 0:
+            tell("round", number)
+        if on_round is not None:
+            on_round(party, number, traffic)
+
+    return told
+
+
+def _features(parts: Sequence[Any], names: Sequence[str], estimator: Any) -> list[str]:
     """Return the columns of the parties' tables, or a line for each of their relations."""
+    private = getattr(estimator, "private", None)
     if any(are_relations(part) for part in parts):
         for part, name in zip(parts, names, strict=True):
             if not are_relations(part):
@@ -97,7 +116,7 @@ def _features(parts: Sequence[Any], names: Sequence[str], private: str | None) -
         lines = [
             line for part, name in zip(parts, names, strict=True) for line in outlines_of(part, name, private=private)
         ]
-        check_sites(lines, names, private)
+        check_sites(lines, names, private, estimator)
         return lines
     width = {part.shape[1] for part in parts}
     if len(width) != 1:
@@ -124,8 +143,8 @@ def local_job(
 
 
 def in_processes(arguments: Sequence[tuple[Any, ...]], on_round: Progress | None = None) -> list[Part]:
-    """Run `join` once a set of arguments, each in a new process; raise the error that came first, if any did."""
-    # a server that has imported what a party needs forks the parties: no threads of gRPC are in it, and starting is quick
+    """Run `join` for each set of arguments in a new process; raise the first error, if there is one."""
+    # the parties are forked from a server that has imported what they need and has no threads of gRPC: they start quickly
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tacit.factor", "tacit.parties.join", "tacit.parties.warm"])
     threads = max(1, (os.cpu_count() or 1) // len(arguments))
@@ -148,7 +167,7 @@ def in_processes(arguments: Sequence[tuple[Any, ...]], on_round: Progress | None
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens at just now."""
+    """Return ports that are free at the moment."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:
@@ -205,6 +224,6 @@ def _collected(pipes: list[Any], names: list[str], on_round: Progress | None) ->
                 else:
                     errors.append(content[0])
     if errors:
-        # what a party says of its own data or settings explains more than that the others saw it leave
+        # an error about a party's own data or settings explains more than the error of a party that lost it
         raise next((error for error in errors if not isinstance(error, PartyError)), errors[0])
     return [parts[index] for index in range(len(pipes))]

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.data import read_matrix
-from tacit.errors import InvalidInputError, Undisclosed, words
-from tacit.estimators.registry import JOBS, RATINGS, RELATIONS
+from tacit.channel.directions.summer import MOST_PARTIES
+from tacit.data import TableSchema, read_matrix
+from tacit.errors import InvalidInputError, Undisclosed, kind_of, parameter, words
+from tacit.estimators.base import in_file
+from tacit.estimators.private import PrivateFit
+from tacit.estimators.registry import JOBS, RATINGS, RECORDS, RELATIONS
 from tacit.factor.coupled.outlines import Site
 from tacit.parties.job import Job
 from tacit.parties.relations import check_sites
 from tacit.validation import check_choice
+
+_ACCEPT = (
+    "Have the job made with a guarantee; or accept that there is none: `tacit parties join --accept-no-guarantee`."
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,8 +46,18 @@ class PartyData(Undisclosed):
         return self.X.n_cells if isinstance(self.X, Site) else int(self.X.shape[0])
 
 
-def estimator_of(job: Job) -> Any:
-    """Return the job's estimator, not yet fitted."""
+def estimator_of(job: Job, *, accept_no_guarantee: bool = False) -> Any:
+    """Return the job's estimator, not yet fitted.
+
+    A job is written by someone else. It may name only parameters that a saved model holds too, and none that voids the
+    guarantee of a private model: no infinite epsilon, no fixed seed of the noise, no method without a guarantee.
+
+    Parameters
+    ----------
+    job : Job
+    accept_no_guarantee : bool, default=False
+        This party accepts a private model whose settings void its guarantee.
+    """
     model = JOBS[check_choice(job.model, "model", JOBS)]
     missing = [name for name in model.needs if job.settings.get(name) is None]
     if missing:
@@ -47,21 +66,87 @@ def estimator_of(job: Job) -> Any:
             words("none"),
             "All parties must use the same, and none may take it from its own data.",
         )
+    cls = model.load_class()
+    allowed = in_file(cls) | ({"insecure_seed"} if accept_no_guarantee else set())
+    for name in job.settings:
+        if name in inspect.signature(cls).parameters and name not in allowed:
+            raise InvalidInputError(
+                f"public parameters of {model.name} in the job's [settings]",
+                parameter(name),
+                _ACCEPT if name == "insecure_seed" else f"Each party decides about {name} by itself: leave it out.",
+            )
     ranges = ("rating_range", "value_range")
-    settings = {key: tuple(value) if key in ranges else value for key, value in job.settings.items()}
+    settings = {key: _as_range(value) if key in ranges else value for key, value in job.settings.items()}
+    if model.data == RECORDS:
+        settings["schema"] = _schema(settings["schema"])
     try:
-        return model.load_class()(**settings)
+        estimator = cls(**settings)
     except TypeError as error:
         raise InvalidInputError(
             f"settings of {model.name}", words(str(error)), "Check [settings] in the job."
         ) from error
+    if isinstance(estimator, PrivateFit) and not accept_no_guarantee:
+        # nobody else may declare a user of this party a volunteer
+        voided = estimator.voided_by() or ("epsilon=inf for some users" if _has_infinite(estimator.epsilon) else None)
+        if voided is not None:
+            raise InvalidInputError(f"settings with which {model.name} has a guarantee", words(voided), _ACCEPT)
+    return estimator
 
 
-def check_job(job: Job) -> None:
+def _as_range(value: Any) -> Any:
+    """Return a range, or the ranges of a mapping, as tuples: TOML has lists."""
+    if isinstance(value, Mapping):
+        return {name: _as_range(one) for name, one in value.items()}
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _has_infinite(epsilon: Any) -> bool:
+    """Return whether a budget, or the budget of any user, is infinite."""
+    given = list(epsilon.values()) if isinstance(epsilon, Mapping) else epsilon
+    return bool(np.isinf(np.asarray(given, dtype=float)).any())
+
+
+def _schema(given: Any) -> TableSchema:
+    """Return the schema in a job's settings; a draft that nobody has confirmed is refused."""
+    if not isinstance(given, Mapping):
+        raise InvalidInputError(
+            "a table schema in the job's [settings]", kind_of(given), "Make the job with --schema columns.toml."
+        )
+    schema = TableSchema.from_dict(given)
+    schema.check_public()
+    return replace(schema, left_out=())  # columns that are left out stay with each party, which may have others
+
+
+def record_columns(schema: TableSchema, unit_column: str | int | None) -> list[str]:
+    """Return the columns that every party's file of records must have."""
+    return [*schema.columns, *([] if unit_column is None else [str(unit_column)])]
+
+
+def check_job(job: Job, *, accept_no_guarantee: bool = False) -> None:
     """Raise unless the job's settings are those of its model and, for coupled models, the parties' relations fit together."""
-    estimator = estimator_of(job)
+    estimator = estimator_of(job, accept_no_guarantee=accept_no_guarantee)
     if JOBS[job.model].data == RELATIONS:
-        check_sites(job.features, [party.name for party in job.parties], getattr(estimator, "private", None))
+        names = [party.name for party in job.parties]
+        check_sites(job.features, names, getattr(estimator, "private", None), estimator)
+    if JOBS[job.model].data == RECORDS:
+        wanted = record_columns(estimator.schema, estimator.unit_column)
+        if sorted(job.features) != sorted(wanted):
+            raise InvalidInputError(
+                "the columns of the schema as the job's features", words("others"), "Make the job with --schema alone."
+            )
+    hides = job.hide_norms and getattr(estimator, "hide_singular_values", False)
+    if hides and job.survive:
+        raise InvalidInputError(
+            "survive = 0 where singular values are hidden",
+            parameter(job.survive),
+            "Normalised sums do not survive dropouts: set survive = 0, or hide_singular_values=false.",
+        )
+    if hides and len(job.parties) > MOST_PARTIES:
+        raise InvalidInputError(
+            f"at most {MOST_PARTIES} parties where singular values are hidden",
+            parameter(len(job.parties)),
+            "Set hide_singular_values=false in the job: the parties then learn the singular values, and the guarantee says so.",
+        )
 
 
 def read_party_data(path: str | Path, job: Job, party: str) -> PartyData:
@@ -69,6 +154,8 @@ def read_party_data(path: str | Path, job: Job, party: str) -> PartyData:
     model = JOBS[check_choice(job.model, "model", JOBS)]
     if model.data == RATINGS and Path(path).suffix in (".csv", ".parquet"):
         return PartyData(_ratings(path, job, party))
+    if model.data == RECORDS:
+        return check_party_data(PartyData(_records(path, job, party)), job, party)
     matrix = read_matrix(path)
     names, X, y = matrix.names, matrix.X, None
     wanted = list(job.features) + ([job.target] if job.target else [])
@@ -99,7 +186,8 @@ def check_party_data(data: PartyData, job: Job, party: str, *, private: str | No
             f"{len(job.features)} columns from {party}", words(f"{columns}"), "Use the job's columns."
         )
     values = data.X.data if hasattr(data.X, "tocsr") else np.asarray(data.X)
-    if not np.isfinite(values).all():
+    # records of other kinds than numbers are checked by the model's schema
+    if values.dtype.kind in "biufc" and not np.isfinite(values).all():
         raise InvalidInputError(
             f"finite numbers from {party}", words("NaN or infinity"), "Correct or drop these records."
         )
@@ -127,11 +215,24 @@ def check_same_columns(names: list[str], wanted: list[str], party: str) -> None:
     )
 
 
+def _records(path: str | Path, job: Job, party: str) -> Any:
+    """Return a data frame of text with the job's columns; columns that the schema leaves out stay here."""
+    from tacit.data.files import read_frame
+
+    frame = read_frame(path, as_text=True)
+    left_out = set(job.settings["schema"].get("left_out", ())) - set(job.features)
+    names = [name for name in frame.columns if name not in left_out]
+    check_same_columns(sorted(names), sorted(job.features), party)
+    for name, spec in TableSchema.from_dict(job.settings["schema"]).columns.items():
+        spec.cells(frame[name].to_numpy(), name)  # a cell that does not fit is refused here, before anything is sent
+    return frame.select(job.features)
+
+
 def _ratings(path: str | Path, job: Job, party: str) -> Any:
     """Return a users x features sparse matrix from a table of user, item and rating."""
     from scipy.sparse import csr_array
 
-    from tacit.data.frames import read_frame
+    from tacit.data.files import read_frame
 
     frame = read_frame(path)
     if not {"user", "item", "rating"} <= set(frame.columns):

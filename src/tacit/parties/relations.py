@@ -47,7 +47,7 @@ def outlines_of(
 def site_of(
     features: Sequence[str], party: str, relations: Any, names: Mapping[str, Sequence[str]] | None = None
 ) -> Site:
-    """Return a party's relations as the data of a job with these features; refuse what the others were not told."""
+    """Return a party's relations as the data of a job with these features; refuse relations that do not match the job."""
     outlines = [Outline.parse(line) for line in features]
     site = Site(party, relations, outlines)
     for outline in outlines:
@@ -66,9 +66,13 @@ def protected_by(features: Sequence[str]) -> str | None:
     return next((outline.private for line in features if (outline := Outline.parse(line)).private), None)
 
 
-def check_sites(features: Sequence[str], parties: Sequence[str], private: str | None) -> None:
-    """Raise unless the relations of all parties fit together."""
-    check_outlines([Outline.parse(line) for line in features], parties, private)
+def check_sites(features: Sequence[str], parties: Sequence[str], private: str | None, estimator: Any = None) -> None:
+    """Raise unless the relations of all parties fit together and, for a private model, the `estimator` can fit them."""
+    outlines = [Outline.parse(line) for line in features]
+    check_outlines(outlines, parties, private)
+    if private is not None and estimator is not None:
+        sites = [[outline.stand_in() for outline in outlines if outline.site == party] for party in parties]
+        estimator.check_sites(sites, parties)
 
 
 def _digest(names: Sequence[str]) -> str:

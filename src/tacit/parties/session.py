@@ -5,28 +5,36 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.channel.directions.summer import withstands
 from tacit.channel.fixedpoint import Elements, Ring
-from tacit.channel.masked import DIRECTION_BITS, MaskedSum, Masks
+from tacit.channel.masked import DIRECTION_BITS, Division, MaskedSum, Masks
+from tacit.channel.surviving import SurvivableSum
 from tacit.errors import PartyError, ProtocolError, words
 from tacit.parties.handshake import Agreement
 from tacit.parties.job import Job
-from tacit.parties.journal import Journal
+from tacit.parties.journal import Begun, Journal
 from tacit.parties.link import LABEL_BYTES, Link
 
-LEAST_TO_HIDE = 3
 SAME_RESULT = 1e-6
+DIRECTION_SECONDS = 3600.0
+"""Most that one normalised sum may take, whatever the parties' signs of life."""
+
+
+class MissingRoundError(ProtocolError):
+    """A party without a link to others needs a round that is not in its checkpoint."""
 
 
 class Session:
-    """The way of this party to the others (a `tacit.channel.peers.Together`).
+    """The way of this party to the others (a `tacit.channel.peers.Peers`).
 
     Rounds whose total is in the journal are answered from it. A round that was broken off is made again with the very
-    numbers that were sent before, noise included.
+    numbers that were sent before, noise included. Without a link, all rounds must be in the journal.
     """
 
     resumable = True
@@ -34,21 +42,53 @@ class Session:
     def __init__(
         self,
         job: Job,
-        link: Link,
-        agreement: Agreement,
+        index: int,
         journal: Journal,
+        link: Link | None = None,
+        agreement: Agreement | None = None,
         *,
+        on_begin: Callable[[], None] = lambda: None,
         on_round: Callable[[int], None] = lambda number: None,
     ) -> None:
-        self.index, self.parties = link.index, link.parties
-        self.honest = link.parties - job.colluding
-        self.hides_norms = job.hide_norms and link.parties >= LEAST_TO_HIDE
-        self._link, self._journal, self._on_round = link, journal, on_round
-        self._sums = MaskedSum(link, Masks(link.index, agreement.mask_keys))
+        self.index, self._names = index, [party.name for party in job.parties]
+        # the noise is sized for parties that collude and for parties that leave
+        self.honest = len(self._names) - job.colluding - job.survive
+        self._left, self._survive = journal.left, job.survive
+        self.hides_norms = job.hide_norms
+        self._colluding = job.colluding
+        self._journal, self._on_begin, self._on_round = journal, on_begin, on_round
+        self._maybe_link = link
+        self._sums: MaskedSum | SurvivableSum | None = None
+        if link is not None and agreement is not None:
+            masks = Masks(index, agreement.mask_keys)
+            self._sums = SurvivableSum(link, masks, journal) if job.survive else MaskedSum(link, masks)
+            self._sums.note(agreement.run)
+        self._all_concluded = agreement is None or agreement.all_concluded
         self._round = 0
         self._samples = 0
+        self._directions = 0
         self._summer: Any = None
-        self._catch_up(agreement.rounds)
+
+    @property
+    def parties(self) -> int:
+        """How many parties take part in the round under way, or did in the last one."""
+        number = max(self._round - 1, 0)
+        return len(self._names) - sum(number >= first for first in self._left.values())
+
+    @property
+    def divides(self) -> bool:
+        """Whether parties divide work on totals; not where one of them may leave with its part."""
+        return not self._survive
+
+    @property
+    def _link(self) -> Link:
+        if self._maybe_link is None:
+            raise MissingRoundError(
+                f"round {self._round} in the checkpoint of a run that has come to its end",
+                words("no such round"),
+                "Resume with the same job, data and version.",
+            )
+        return self._maybe_link
 
     @property
     def trust(self) -> str:
@@ -62,44 +102,64 @@ class Session:
             words_ += (
                 "; but of two parties each can subtract its own term from a total: only noise in the sum helps there"
             )
-        if self._summer is not None:
-            words_ += f"; norms stay hidden while at most {(self.parties - 1) // 2} parties pool what they know"
+        if self._survive:
+            words_ += f"; up to {self._survive} may leave for good"
+        for place, number in sorted(self._left.items()):
+            words_ += f"; from round {number + 1} on the records of {self._names[place]}, which left, are missing"
+        if self._directions:
+            most = withstands(self.parties, self._colluding)
+            words_ += f"; norms stay hidden while at most {most} parties pool what they know"
         return words_
 
-    def add(self, elements: Elements, ring: Ring, label: str, *, noised: bool = False) -> Elements:
+    def add(
+        self, elements: Elements, ring: Ring, label: str, *, noised: bool = False, division: Division | None = None
+    ) -> Elements:
         """Return the total over all parties."""
-        number, digest = self._begin(label)
-        known = self._known(number, digest)
-        if known is not None:
-            total = np.frombuffer(known, dtype="<u8").astype(np.uint64).reshape(elements.shape)
-            self._sums.note(digest + known)
+        number, digest, begun = self._begin(label)
+        shape = elements.shape if division is None else division.shape(elements)
+        if begun is not None and begun.total is not None:
+            total = np.frombuffer(begun.total, dtype="<u8").astype(np.uint64).reshape(shape)
+            self._note(digest + begun.total)
         else:
-            if noised:
-                kept = self._same(number, digest, self._journal.sent(number))
-                if kept is None:
-                    self._journal.keep_sent(number, digest, elements.tobytes())
-                else:
-                    elements = np.frombuffer(kept, dtype="<u8").astype(np.uint64).reshape(elements.shape)
-            total = self._sums.add(elements, ring, label)
-            self._journal.keep_total(number, digest, np.ascontiguousarray(total).data)
+            link = self._link
+            assert self._sums is not None
+            if begun is None:
+                self._first_send(number, digest, 8 * shape[0] * shape[1], elements.tobytes() if noised else None)
+            elif noised:
+                assert begun.sent is not None
+                elements = np.frombuffer(begun.sent, dtype="<u8").astype(np.uint64).reshape(elements.shape)
+            link.traffic.rounds = self._round
+            heard = partial(self._journal.hear, number)
+            if division is None:
+                total = self._sums.add(elements, ring, label, heard=heard)
+            else:
+                assert isinstance(self._sums, MaskedSum)
+                total = self._sums.add_and_work(elements, ring, label, division, heard=heard)
+            self._journal.keep_total(number, np.ascontiguousarray(total).data)
         self._on_round(self._round)
         return total
 
     def direction(self, integers: NDArray[np.object_], label: str) -> NDArray[np.float64]:
         """Return the total with each column divided by its norm, by general secure computation."""
-        number, digest = self._begin(label)
-        known = self._known(number, digest)
-        if known is not None:
-            found = np.frombuffer(known, dtype="<f8").reshape(integers.shape)
+        number, digest, begun = self._begin(label)
+        self._directions += 1
+        if begun is not None and begun.total is not None:
+            found = np.frombuffer(begun.total, dtype="<f8").reshape(integers.shape)
         else:
+            link = self._link
+            if begun is None:
+                self._first_send(number, digest, 8 * integers.size, None)
+            link.traffic.rounds = self._round
+            self._swap_with_all(b"ready for a normalised sum", digest)  # wait here for parties that still compute
+            self._journal.hear(number)
             found = self._summed_directions(integers)
-            self._journal.keep_total(number, digest, found.astype("<f8").tobytes())
-        self._sums.note(digest + found.tobytes())
+            self._journal.keep_total(number, found.astype("<f8").tobytes())
+        self._note(digest + found.tobytes())
         self._on_round(self._round)
         return found
 
     def sampler(self) -> np.random.Generator:
-        """Return a generator keyed by this run's secret: nobody can predict it, and resuming repeats it."""
+        """Return a generator that is keyed by a secret of this run: unpredictable, and the same when the run is resumed."""
         from tacit.privacy.noise.entropy import keyed_generator
 
         self._samples += 1
@@ -108,16 +168,17 @@ class Session:
 
     def agree(self, numbers: NDArray[np.float64]) -> None:
         """Compare what came out with all others: a start or a rule that looked at one party's data would show here."""
-        peers = [peer for peer in range(self.parties) if peer != self.index]
-        label = b"the same result".ljust(LABEL_BYTES)
-        for peer, theirs in self._link.swap(label, dict.fromkeys(peers, numbers.astype("<f8").tobytes())).items():
-            found = np.frombuffer(theirs, dtype="<f8")
+        if self._maybe_link is None or (self._journal.concluded and self._all_concluded):
+            return
+        for peer, theirs in self._swap_with_all(b"the same result", numbers.astype("<f8").tobytes()).items():
+            found = np.frombuffer(theirs, dtype="<f8") if len(theirs) % 8 == 0 else np.empty(0)
             if found.shape != numbers.shape or not np.allclose(found, numbers, rtol=SAME_RESULT, equal_nan=True):
                 raise ProtocolError(
                     f"{self._link.names[peer]} to end with the same result as this party",
                     words("another one"),
                     "What is shared may depend on totals only: give the model a start that does not look at a party's own data.",
                 )
+        self._journal.conclude()
 
     @property
     def charged(self) -> bool:
@@ -127,12 +188,6 @@ class Session:
     def note_charge(self) -> None:
         """Remember that the run was charged."""
         self._journal.note_charge()
-
-    def finish(self) -> None:
-        """Wait until all are done; after that, a party that leaves is no failure."""
-        peers = [peer for peer in range(self.parties) if peer != self.index]
-        self._link.swap(b"done".ljust(LABEL_BYTES), dict.fromkeys(peers, b""))
-        self._link.finish()
 
     def close(self) -> None:
         """Let go of the general secure computation."""
@@ -145,8 +200,13 @@ class Session:
         start, processor = time.monotonic(), time.process_time()
         try:
             if self._summer is None:
+                # the link ends the wait for a peer without a sign of life; computing may take its time
                 self._summer = NormalisedSummer(
-                    self._link, bits=DIRECTION_BITS, short="zero", timeout=self._link.timeout
+                    self._link,
+                    bits=DIRECTION_BITS,
+                    short="zero",
+                    timeout=DIRECTION_SECONDS,
+                    colluding=self._colluding,
                 )
             found: NDArray[np.float64] = self._summer(integers)
         except PartyError as error:
@@ -156,44 +216,28 @@ class Session:
         self._link.traffic.waiting += max(0.0, idle)
         return found
 
-    def _begin(self, label: str) -> tuple[int, bytes]:
+    def _begin(self, label: str) -> tuple[int, bytes, Begun | None]:
+        """Return the number of the next round, the digest of what is asked for, and what the journal has of it."""
         number, self._round = self._round, self._round + 1
-        self._link.traffic.rounds = self._round
-        return number, hashlib.blake2b(label.encode(), digest_size=16).digest()
-
-    def _known(self, number: int, digest: bytes) -> bytes | None:
-        return self._same(number, digest, self._journal.total(number))
-
-    @staticmethod
-    def _same(number: int, digest: bytes, kept: tuple[bytes, bytes] | None) -> bytes | None:
-        """Return what the journal has of a round, if the round was asked for the same then."""
-        if kept is None:
-            return None
-        if kept[0] != digest:
+        digest = hashlib.blake2b(label.encode(), digest_size=LABEL_BYTES).digest()
+        begun = self._journal.round(number)
+        if begun is not None and begun.label != digest:
             raise ProtocolError(
                 f"round {number} to ask for what it asked before",
                 words("something else"),
                 "Resume with the same data and version.",
             )
-        return kept[1]
+        return number, digest, begun
 
-    def _catch_up(self, rounds: dict[int, int]) -> None:
-        """Have whoever is a round behind get the totals it lacks from one who has them: a total is common knowledge."""
-        mine = self._journal.complete
-        most = max(mine, *rounds.values())
-        giver = min([peer for peer, count in rounds.items() if count == most] + ([self.index] if mine == most else []))
-        outgoing = dict.fromkeys(rounds, b"")
-        if giver == self.index:
-            for peer, count in rounds.items():
-                outgoing[peer] = b"".join(self._packed(number) for number in range(count, most))
-        arrived = self._link.swap(b"catch up".ljust(LABEL_BYTES), outgoing)
-        rest = arrived.get(giver, b"")
-        for number in range(mine, most):
-            size = int.from_bytes(rest[16:24], "big")
-            self._journal.keep_total(number, rest[:16], rest[24 : 24 + size])
-            rest = rest[24 + size :]
+    def _first_send(self, number: int, digest: bytes, size: int, sent: bytes | None) -> None:
+        """Write down that a round is about to be sent."""
+        if number == 0:
+            self._on_begin()
+        self._journal.begin(number, digest, size, sent)
 
-    def _packed(self, number: int) -> bytes:
-        known = self._journal.total(number)
-        assert known is not None
-        return known[0] + len(known[1]).to_bytes(8, "big") + known[1]
+    def _note(self, seen: bytes) -> None:
+        if self._sums is not None:
+            self._sums.note(seen)
+
+    def _swap_with_all(self, label: bytes, message: bytes) -> dict[int, bytes]:
+        return self._link.swap(label[:LABEL_BYTES].ljust(LABEL_BYTES), dict.fromkeys(self._link.peers, message))

@@ -1,7 +1,8 @@
 """The network: one gRPC stream to every peer over mutual TLS, each end pinned to the other's certificate.
 
 gRPC runs in a thread of its own; the run itself stays plain, blocking code. Frames arrive whole and in order, or the
-stream breaks: a broken stream is never mended, the run stops and is resumed.
+stream breaks. Until a session has begun, a stream that breaks is opened again, so that a party that was started again
+is taken back. After that a broken stream ends the session.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import asyncio
 import contextlib
 import os
 import threading
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # refused handshakes are errors of ours, and not lines in the terminal
 
@@ -25,18 +25,48 @@ from tacit.parties.identity import HOST, Identity, fingerprint_of
 from tacit.parties.job import Job
 
 SERVICE = "tacit.Parties"
+FRAME_BYTES = 2**22
+"""Longest frame; a longer message is sent in several. Longer frames are refused by gRPC before they are in memory."""
+HELLO_BYTES = 2**16
+"""Longest greeting. No further frame is read before the greeting was accepted."""
 OPTIONS = (
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", FRAME_BYTES + 1024),  # with label, length and seal
+    ("grpc.max_receive_message_length", FRAME_BYTES + 1024),
     ("grpc.so_reuseport", 0),  # a port in use is an error, not a second listener
     ("grpc.ssl_target_name_override", HOST),
     ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
+DIGEST_BYTES = 32
+LEFT_OUT = "the run goes on without this party"
 RETRY_SECONDS = 0.2
+FLUSH_SECONDS = 2.0
 
-Deliver = Callable[[int, bytes | None, str], None]
-"""Called in the network's thread with the peer, a frame (None when the stream ended), and how it ended."""
+
+class Receiver(Protocol):
+    """What takes the frames; all its methods are called in the network's thread."""
+
+    def opened(self, peer: int, hello: bytes) -> str:
+        """Take the greeting of a stream that a peer opened; return a reason to refuse the stream, or nothing."""
+
+    def is_left_out(self, peer: int) -> bool:
+        """Whether the run goes on without a peer."""
+
+    def gathered(self, peer: int, digest: bytes) -> None:
+        """Take the digest of the greetings that a peer has."""
+
+    def may_read(self, peer: int) -> bool:
+        """Whether there is room for a further frame of a peer."""
+
+    def arrived(self, peer: int, frame: bytes) -> None:
+        """Take a frame."""
+
+    def ended(self, peer: int, how: str) -> None:
+        """Note that a stream from or to a peer ended."""
+
+    def beat(self) -> None:
+        """Send a sign of life to the peers."""
 
 
 class Wire:
@@ -48,37 +78,111 @@ class Wire:
     identity : Identity
     index : int
         Which of the job's parties this is.
-    deliver : callable
+    receiver : Receiver
+    listen : str, optional
+        ``host:port`` to listen at, if not the job's address.
+    beat_seconds : float, default=1
+        Seconds between two signs of life.
+    proxy : bool, default=False
+        Reach peers through the proxy that the environment names (``https_proxy``, ``grpc_proxy``).
     """
 
-    def __init__(self, job: Job, identity: Identity, index: int, deliver: Deliver, *, listen: str = "") -> None:
-        self._job, self._identity, self._index, self._deliver = job, identity, index, deliver
-        self._peers = [place for place in range(len(job.parties)) if place != index]
+    def __init__(
+        self,
+        job: Job,
+        identity: Identity,
+        index: int,
+        receiver: Receiver,
+        *,
+        listen: str = "",
+        beat_seconds: float = 1.0,
+        proxy: bool = False,
+    ) -> None:
+        self._job, self._identity, self._receiver = job, identity, receiver
+        self._options = (*OPTIONS, ("grpc.enable_http_proxy", int(proxy)))
+        self.peers = [place for place in range(len(job.parties)) if place != index]
         self._by_fingerprint = {party.fingerprint: place for place, party in enumerate(job.parties)}
-        self._connected: set[int] = set()
+        self._newest = dict.fromkeys(self.peers, 0)  # number of the newest stream from each peer
         self._outgoing: dict[int, asyncio.Queue[bytes | None]] = {}
         self._calls: dict[int, Any] = {}
+        self._channels: dict[int, Any] = {}
+        self._digest = b""  # of the greetings that this party has
+        self._telling: set[tuple[int, bytes]] = set()
+        self._told: set[tuple[int, bytes]] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._open_to: set[int] = set()  # peers that this party has a stream to
+        self._hello = b""
+        self._gathering, self._closing = True, False
+        self._refusals: list[PartyError] = []
         self._loop = asyncio.new_event_loop()
+        self._room = {peer: asyncio.Event() for peer in self.peers}
         self._thread = threading.Thread(target=self._loop.run_forever, name="tacit-network", daemon=True)
         self._thread.start()
         self._listening = listen or job.parties[index].address
         try:
-            self._in_network(self._serve())
+            self._in_network(self._serve(beat_seconds))
         except BaseException:
             self._stop_thread()
             raise
 
-    def connect(self, seconds: float) -> None:
-        """Open a stream to every peer; raises `PartyError` naming one that cannot be reached within so many seconds."""
-        self._in_network(self._connect(time.monotonic() + seconds))
+    def connect(self, hello: bytes) -> None:
+        """Open a stream to every peer, with this greeting, and again whenever one breaks, until `begin` is called."""
+        self._hello = hello
+        self.peers = [peer for peer in self.peers if not self._receiver.is_left_out(peer)]
+        self._in_network(self._start())
+
+    def refusal(self) -> PartyError | None:
+        """Return why a peer cannot be reached, if trying again will not help: it has another certificate."""
+        return self._refusals[0] if self._refusals else None
+
+    def is_open_to(self, peer: int) -> bool:
+        """Whether this party has a stream to a peer."""
+        return peer in self._open_to
+
+    def announce(self, digest: bytes) -> None:
+        """Tell all peers the digest of the greetings that this party has; to be called until `has_told` all of them."""
+        self._digest = digest
+        self._loop.call_soon_threadsafe(self._announce)
+
+    def has_told(self, peer: int) -> bool:
+        """Whether a peer has taken the newest digest."""
+        return (peer, self._digest) in self._told
+
+    def begin(self) -> None:
+        """From now on a stream that ends is a failure; the streams to all peers must be open."""
+        self._gathering = False
 
     def send(self, frames: Mapping[int, bytes]) -> None:
         """Queue a frame for each of some peers; the network's thread is woken once."""
         self._loop.call_soon_threadsafe(self._queue, frames)
 
+    def has_room(self, peer: int) -> None:
+        """Say that a further frame of a peer may be read."""
+        self._loop.call_soon_threadsafe(self._room[peer].set)
+
+    def is_idle(self, peer: int) -> bool:
+        """Whether everything that was queued for a peer was handed to gRPC; to be called in the network's thread."""
+        return peer in self._outgoing and self._outgoing[peer].empty()
+
     def _queue(self, frames: Mapping[int, bytes]) -> None:
         for peer, frame in frames.items():
-            self._outgoing[peer].put_nowait(frame)
+            if peer in self._outgoing:
+                self._outgoing[peer].put_nowait(frame)
+
+    def _announce(self) -> None:
+        for told in [(peer, self._digest) for peer in self.peers if peer in self._channels]:
+            if told not in self._telling and told not in self._told and not self._closing:
+                self._telling.add(told)
+                self._tasks.append(self._loop.create_task(self._tell(*told)))
+
+    async def _tell(self, peer: int, digest: bytes) -> None:
+        try:
+            await self._channels[peer].unary_unary(f"/{SERVICE}/Gathered")(digest, timeout=10)
+            self._told.add((peer, digest))
+        except grpc.aio.AioRpcError:
+            await asyncio.sleep(RETRY_SECONDS)
+        finally:
+            self._telling.discard((peer, digest))
 
     def close(self) -> None:
         """Send what is queued, end the streams, stop listening."""
@@ -95,14 +199,15 @@ class Wire:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
 
-    async def _serve(self) -> None:
+    async def _serve(self, beat_seconds: float) -> None:
         mine = self._identity
-        trusted = b"".join(self._job.parties[peer].certificate for peer in self._peers)
+        trusted = b"".join(self._job.parties[peer].certificate for peer in self.peers)
         credentials = grpc.ssl_server_credentials([(mine.key, mine.certificate)], trusted, require_client_auth=True)
-        self._server = grpc.aio.server(options=OPTIONS)
+        self._server = grpc.aio.server(options=self._options)
         handlers = {
             "Frames": grpc.stream_unary_rpc_method_handler(self._receive),
             "Ready": grpc.unary_unary_rpc_method_handler(self._ready),
+            "Gathered": grpc.unary_unary_rpc_method_handler(self._gathered),
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         address = self._listening
@@ -117,6 +222,12 @@ class Wire:
                 "Stop what uses it, or give `--listen` where this computer is reached under another address.",
             )
         await self._server.start()
+        self._tasks.append(self._loop.create_task(self._beats(beat_seconds)))
+
+    async def _beats(self, seconds: float) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            self._receiver.beat()
 
     def _caller(self, context: Any) -> int | None:
         """Who calls: by the certificate that TLS has verified, not by what the caller says."""
@@ -124,60 +235,132 @@ class Wire:
         return self._by_fingerprint.get(fingerprint_of(pem)) if pem else None
 
     async def _ready(self, request: bytes, context: Any) -> bytes:
-        if self._caller(context) is None:
+        peer = self._caller(context)
+        if peer is None:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a party of this job")
+        elif self._receiver.is_left_out(peer):
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, LEFT_OUT)
         return b"ready"
+
+    async def _gathered(self, request: bytes, context: Any) -> bytes:
+        peer = self._caller(context)
+        if peer is None or len(request) > DIGEST_BYTES:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a party of this job, or no digest")
+        else:
+            self._receiver.gathered(peer, request)
+        return b"taken"
 
     async def _receive(self, frames: AsyncIterator[bytes], context: Any) -> bytes:
         peer = self._caller(context)
-        if peer is None or peer in self._connected:
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a party of this job, or a second stream of one")
+        if peer is None or peer not in self._newest:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a party of this job")
         assert peer is not None
-        self._connected.add(peer)
-        how = "ended its stream"
+        self._newest[peer] += 1
+        number, how = self._newest[peer], "ended its stream"
         try:
-            async for frame in frames:
-                self._deliver(peer, frame, "")
+            stream = aiter(frames)
+            hello = await anext(stream, b"")
+            if not 0 < len(hello) <= HELLO_BYTES:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"a greeting has 1 to {HELLO_BYTES} bytes")
+            if number != self._newest[peer]:
+                return b""
+            refusal = self._receiver.opened(peer, hello)
+            if refusal:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, refusal)
+            while True:
+                while not self._receiver.may_read(peer):
+                    self._room[peer].clear()
+                    await self._room[peer].wait()
+                    if number != self._newest[peer]:
+                        return b""
+                frame = await anext(stream, None)
+                if number != self._newest[peer]:  # the peer was started again, and speaks on another stream
+                    return b""
+                if frame is None:
+                    break
+                self._receiver.arrived(peer, frame)
+        except grpc.aio.AbortError:
+            raise
         except BaseException as error:
             how = f"broke off ({type(error).__name__})"
-        self._deliver(peer, None, how)
+        if number == self._newest[peer]:
+            self._receiver.ended(peer, how)
         return b""
 
-    async def _connect(self, deadline: float) -> None:
-        await asyncio.gather(*(self._reach(peer, deadline) for peer in self._peers))
+    async def _start(self) -> None:
+        for peer in self.peers:
+            self._tasks.append(self._loop.create_task(self._speak(peer)))
 
-    async def _reach(self, peer: int, deadline: float) -> None:
+    async def _speak(self, peer: int) -> None:
+        """Keep a stream to a peer open until the session begins; then see to it that its end is noted."""
         party, mine = self._job.parties[peer], self._identity
         credentials = grpc.ssl_channel_credentials(party.certificate, mine.key, mine.certificate)
-        channel = grpc.aio.secure_channel(party.address, credentials, options=OPTIONS)
-        ready = channel.unary_unary(f"/{SERVICE}/Ready")
-        while True:
-            try:
-                await ready(b"", timeout=max(deadline - time.monotonic(), RETRY_SECONDS))
-                break
-            except grpc.aio.AioRpcError as error:
-                why = " ".join((error.details() or "").split())
-                stranger = "CERTIFICATE_VERIFY_FAILED" in why or error.code() is grpc.StatusCode.PERMISSION_DENIED
-                found = "one that has expired" if "expired" in why else "another certificate there"
-                if stranger or time.monotonic() > deadline:
-                    raise PartyError(
-                        f"{party.name} at {party.address}, with its certificate of this job",
-                        words(found if stranger else f"no answer: {why[-160:]}"),
-                        f"Ask {party.name} to join the same job, and check its address. Nothing was sent.",
-                    ) from error
+        channel = self._channels[peer] = grpc.aio.secure_channel(party.address, credentials, options=self._options)
+        try:
+            while True:
+                try:
+                    await channel.unary_unary(f"/{SERVICE}/Ready")(b"", timeout=10)
+                    # a queue for each stream: what reads for a broken one must not take frames of the next
+                    self._outgoing[peer] = asyncio.Queue()
+                    self._calls[peer] = channel.stream_unary(f"/{SERVICE}/Frames")(self._frames(self._outgoing[peer]))
+                    self._open_to.add(peer)
+                    await self._calls[peer]
+                    how = "ended its stream"
+                except asyncio.CancelledError:
+                    if not self._calls[peer].cancelled() or self._closing:
+                        raise
+                    how = "was started again"
+                except grpc.aio.AioRpcError as error:
+                    why = " ".join((error.details() or "").split())
+                    if "CERTIFICATE_VERIFY_FAILED" in why or error.code() is grpc.StatusCode.PERMISSION_DENIED:
+                        found = "one that has expired" if "expired" in why else "another certificate there"
+                        found = f"that {LEFT_OUT}" if LEFT_OUT in why else found
+                        self._refusals.append(_unreachable(party.name, party.address, found))
+                    how = f"broke off ({error.code().name})"
+                except Exception as error:  # of gRPC, about a call that ended in the same moment
+                    how = f"broke off ({type(error).__name__})"
+                self._open_to.discard(peer)
+                if peer in self._outgoing:
+                    self._outgoing[peer].put_nowait(None)  # ends what reads for this stream
+                if not self._gathering:
+                    self._receiver.ended(peer, how)
+                    return
                 await asyncio.sleep(RETRY_SECONDS)
-        self._outgoing[peer] = asyncio.Queue()
-        self._calls[peer] = (channel, channel.stream_unary(f"/{SERVICE}/Frames")(self._frames(peer)))
+        finally:
+            await channel.close()
 
-    async def _frames(self, peer: int) -> AsyncIterator[bytes]:
-        while (frame := await self._outgoing[peer].get()) is not None:
+    async def _frames(self, queue: asyncio.Queue[bytes | None]) -> AsyncIterator[bytes]:
+        yield self._hello
+        while (frame := await queue.get()) is not None:
             yield frame
 
+    def speak_again(self, peer: int) -> None:
+        """Open the stream to a peer again, which was started again; to be called in the network's thread."""
+        if self._gathering and peer in self._calls:
+            self._calls[peer].cancel()
+
     async def _shut(self) -> None:
+        has_begun = not self._gathering
+        self._gathering, self._closing = False, True
         for queue in self._outgoing.values():
             queue.put_nowait(None)
-        for channel, call in self._calls.values():
-            with contextlib.suppress(Exception):
-                await asyncio.wait_for(call, 2)
-            await channel.close()
+        if has_begun and self._calls:  # what is queued is sent, if the peers still read
+            waiting = [self._loop.create_task(_done(call)) for call in self._calls.values()]
+            await asyncio.wait(waiting, timeout=FLUSH_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.stop(0.5)
+
+
+async def _done(call: Any) -> None:
+    with contextlib.suppress(BaseException):
+        await asyncio.shield(call)
+
+
+def _unreachable(name: str, address: str, found: str) -> PartyError:
+    return PartyError(
+        f"{name} at {address}, with its certificate of this job",
+        words(found),
+        f"Ask {name} to join the same job, and check its address. Nothing was sent.",
+    )

@@ -1,0 +1,116 @@
+"""What surrounds `tacit parties join`: consent, runs that were begun before, files for the owner only, and a clean end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from tacit.cli.output import print_json
+from tacit.errors import InvalidInputError, parameter, words
+
+if TYPE_CHECKING:
+    from tacit.parties.consent import Review
+
+JOB = typer.Argument(help="The job file.")
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+RUNS_FILE = "runs.txt"
+
+
+def review(job: Path = JOB, as_json: bool = typer.Option(False, "--json", help="Print one JSON object.")) -> None:
+    """Show what a job will release, what it guarantees and who could collude, without joining it."""
+    from tacit.parties import Job
+    from tacit.parties.consent import review as review_of
+
+    found = review_of(Job.read(job))
+    if as_json:
+        print_json(found.values)
+    else:
+        typer.echo(str(found))
+
+
+def confirm(review: Callable[[], Review], *, yes: bool, quiet: bool) -> None:
+    """Show what the job will release, and go on only if a person, or the script's --yes, agrees."""
+    if not quiet:
+        typer.echo(str(review()), err=True)
+    if yes:
+        return
+    if quiet or not sys.stdin.isatty():
+        raise InvalidInputError(
+            "a person who confirms what the job releases, or --yes",
+            words("neither: this is not a terminal"),
+            "Read `tacit parties review job.toml`, then pass --yes. Nothing was sent.",
+        )
+    if not typer.confirm("Take part?", err=True):
+        raise InvalidInputError("consent", words("no"), "Nothing was sent.")
+
+
+def seconds_of(text: str) -> float:
+    """Read a time such as 90, 90s, 30m, 1h or 2d."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
+    try:
+        seconds = float(number) * UNITS[unit]
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise InvalidInputError("a time as in 90s, 30m or 1h", parameter(text), "Give a number and s, m, h or d.")
+    return seconds
+
+
+class RunsOfIdentity:
+    """The jobs of which an identity has begun a run, in a file beside its key.
+
+    A second run of a job in another output folder sums the same records again. On changed data, the difference of the two
+    totals gives single records away; so a second run must be asked for.
+    """
+
+    def __init__(self, folder: Path, job: str) -> None:
+        self._path, self._job = folder / RUNS_FILE, job
+
+    def check_first(self, *, allowed: bool) -> None:
+        """Raise if a run of the job was begun before."""
+        known = self._path.read_text(encoding="utf-8").split() if self._path.is_file() else []
+        if self._job in known and not allowed:
+            raise InvalidInputError(
+                "the first run of this job by this identity",
+                words("a second one"),
+                "Go on with the first: --resume, with its output folder. Or start a second one with --new-run: the other "
+                "parties keep what they learned from the first, and on changed data the difference gives records away.",
+            )
+
+    def note(self) -> None:
+        """Write down that a run of the job is about to send its first number."""
+        with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w") as file:
+            file.write(f"{self._job}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Within the block, new files and folders are readable by their owner only."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Within the block, SIGTERM ends the command as an interrupt does: the others are told, and the checkpoint is closed."""
+
+    def end(number: int, frame: Any) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,327 @@
+"""A run remembers what it sent: changed data, older checkpoints, other runs and made-up totals are refused by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import stat
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from threads import Mixer, Threads, expected
+
+from tacit.channel import masked
+from tacit.errors import InvalidInputError, PartyError, ProtocolError
+from tacit.parties import handshake
+from tacit.parties.join import CHECKPOINT
+from tacit.parties.journal import Journal
+
+
+class CutError(Exception):
+    """Ends one party."""
+
+
+@contextmanager
+def cut(party, number, *, seen=None):
+    """One party leaves between the two steps of a round, when the others may know their part of the total."""
+    before = {name: getattr(masked.MaskedSum, name) for name in ("add", "add_and_work")}
+
+    def watching(add):
+        def watched(self, *given, **settings):
+            swap, steps, link = self.link.swap, [0], self.link
+
+            def counted(*args, **more):
+                steps[0] += 1
+                if steps[0] == 2 and link.traffic.rounds == number + 1:
+                    if seen is not None and link.index == 1:
+                        seen.append(next(iter(args[1].values())))
+                    if link.index == party:
+                        time.sleep(0.2)
+                        raise CutError
+                return swap(*args, **more)
+
+            link.swap = counted
+            try:
+                return add(self, *given, **settings)
+            finally:
+                link.swap = swap
+
+        return watched
+
+    try:
+        for name, add in before.items():
+            setattr(masked.MaskedSum, name, watching(add))
+        yield
+    finally:
+        for name, add in before.items():
+            setattr(masked.MaskedSum, name, add)
+
+
+def errors(boxes):
+    return [box.error for box in boxes]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_broken_in_its_first_round_cannot_be_restarted_on_changed_data(tmp_path, resume):
+    """The difference of two first rounds would be the patient that was removed."""
+    scene, seen = Threads(tmp_path), []
+    with cut(2, 0, seen=seen):
+        assert isinstance(scene.all()[2].error, CutError)
+    assert len(seen) == 1
+    data = {0: np.delete(scene_part(0), 4, axis=0), 1: scene_part(1), 2: scene_part(2)}
+    with cut(None, 0, seen=seen):
+        again = scene.all(data=data, resume=resume, connect_seconds=1.0)
+    wanted = "another data" if resume else "one of an earlier run"
+    assert isinstance(again[0].error, InvalidInputError)
+    assert wanted in str(again[0].error)
+    assert len(seen) == 1, "no second first round was seen"
+    for box in scene.all(resume=True):
+        np.testing.assert_array_equal(box.result, expected())
+
+
+def scene_part(place):
+    from light import parts
+
+    return parts(3)[place]
+
+
+@pytest.mark.slow
+def test_a_run_that_sent_nothing_may_start_again_on_other_data(tmp_path):
+    scene = Threads(tmp_path)
+    assert isinstance(scene.start(0, connect_seconds=0.3).wait().error, PartyError)
+    for box in scene.all(data={0: scene_part(0)[:5], 1: scene_part(1), 2: scene_part(2)}):
+        assert box.result.shape == (4,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds_back", [1, 2])
+def test_a_checkpoint_restored_from_a_backup_is_refused_by_all(tmp_path, rounds_back):
+    """Even one round back: the noise of the round that was sent would be drawn again."""
+    scene, seen = Threads(tmp_path), []
+    path, backup = tmp_path / "party-0" / CHECKPOINT, tmp_path / "backup.db"
+
+    def save(number, traffic):
+        if number == 6 - rounds_back:
+            source, target = sqlite3.connect(path), sqlite3.connect(backup)
+            source.backup(target)
+            source.close()
+            target.close()
+
+    models = {place: Mixer(noise=True) for place in range(3)}
+    on_round = {0: save, 1: lambda *_: None, 2: lambda *_: None}
+    with cut(2, 5, seen=seen):
+        scene.all(models, on_round=on_round)
+    newest = path.with_name("newest")
+    shutil.move(path.parent, newest.parent.with_name("newest"))
+    path.parent.mkdir()
+    shutil.copy(backup, path)
+    with cut(None, 5, seen=seen):
+        found = errors(scene.all(models, resume=True))
+    assert all(isinstance(error, ProtocolError | PartyError) for error in found), found
+    told = " | ".join(map(str, found))
+    assert "older copy" in told
+    assert "party-0" in told
+    assert len(seen) == 1, "the round was not sent again under other noise"
+    shutil.rmtree(path.parent)
+    shutil.move(newest.parent.with_name("newest"), path.parent)
+    results = [box.result for box in scene.all(models, resume=True)]
+    for result in results:
+        np.testing.assert_array_equal(result, results[0])
+
+
+@pytest.mark.slow
+def test_the_folder_of_another_run_is_refused_and_changes_nothing(tmp_path):
+    scene = Threads(tmp_path)
+    for name, number in (("one", 8), ("two", 3)):
+        with cut(0, number):
+            scene.all(folder={place: tmp_path / name / str(place) for place in range(3)})
+    folders = {place: tmp_path / ("one" if place == 0 else "two") / str(place) for place in range(3)}
+    before = {place: rows_of(folders[place]) for place in range(3)}
+    found = errors(scene.all(folder=folders, resume=True, connect_seconds=3.0))
+    assert any(isinstance(error, ProtocolError) and "a checkpoint of the run" in str(error) for error in found), found
+    assert {place: rows_of(folders[place]) for place in range(3)} == before
+    folders[0] = tmp_path / "two" / "0"
+    for box in scene.all(folder=folders, resume=True):
+        np.testing.assert_array_equal(box.result, expected())
+
+
+def rows_of(folder):
+    file = sqlite3.connect(folder / CHECKPOINT)
+    try:
+        return file.execute("SELECT * FROM rounds ORDER BY number").fetchall()
+    finally:
+        file.close()
+
+
+@pytest.mark.slow
+def test_a_checkpoint_whose_totals_were_changed_is_found_by_its_history(tmp_path):
+    scene = Threads(tmp_path)
+    with cut(0, 8):
+        scene.all()
+    file = sqlite3.connect(tmp_path / "party-1" / CHECKPOINT)
+    (total,) = file.execute("SELECT total FROM rounds WHERE number = 2").fetchone()
+    file.execute("UPDATE rounds SET total = ? WHERE number = 2", (bytes([total[0] ^ 1]) + total[1:],))
+    file.commit()
+    file.close()
+    found = errors(scene.all(resume=True, connect_seconds=3.0))
+    assert any(isinstance(error, ProtocolError) and "the same totals" in str(error) for error in found), found
+
+
+@contextmanager
+def claims(place, **changes):
+    """One party says in its greeting what is not true."""
+    greet = handshake.Link.greet
+
+    def lie(self, hello, *more):
+        if self.index == place:
+            hello = json.dumps({**json.loads(hello), **changes}).encode()
+        return greet(self, hello, *more)
+
+    handshake.Link.greet = lie
+    try:
+        yield
+    finally:
+        handshake.Link.greet = greet
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [11, 10**12])
+def test_in_a_fresh_run_nobody_may_claim_totals(tmp_path, count):
+    scene = Threads(tmp_path)
+    start = time.monotonic()
+    with claims(2, begun=count, heard=count, complete=count, run="00" * 32):
+        boxes = scene.all(connect_seconds=3.0)
+    assert time.monotonic() - start < 120  # and not 10^12 rounds
+    for box in boxes[:2]:
+        assert isinstance(box.error, ProtocolError | PartyError)
+        assert "party-2" in str(box.error)
+    for place in (0, 1):
+        assert rows_of(tmp_path / f"party-{place}") == []
+
+
+@pytest.mark.slow
+def test_a_resumed_run_has_no_totals_of_rounds_that_were_not_begun(tmp_path):
+    scene = Threads(tmp_path)
+    with cut(0, 4):
+        scene.all()
+    with claims(2, begun=10**12, complete=10**12, heard=5):
+        found = errors(scene.all(resume=True, connect_seconds=3.0))
+    assert any("a greeting from party-2" in str(error) for error in found), "complete exceeds heard"
+    with claims(2, begun=10**12, complete=10**12, heard=10**12):
+        found = errors(scene.all(resume=True, connect_seconds=3.0))
+    assert any("party-2 has heard of it" in str(error) for error in found[:2]), found
+    for box in scene.all(resume=True):
+        np.testing.assert_array_equal(box.result, expected())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"begun": -1}, {"begun": True}, {"nonce": "xy"}, {"history": 3}, {"run": None}, {"key": "00"}),
+        *({"without": ["x"]}, {"without": 3}, {"concluded": 1}),
+    ],
+)
+def test_greetings_that_are_none_are_refused(changes):
+    good = {"key": "00" * 32, "nonce": "00" * 16, "run": "", "history": "", "begun": 2, "heard": 1, "complete": 1}
+    good |= {"without": [], "concluded": False}
+    handshake._parsed(json.dumps(good).encode(), "b")
+    with pytest.raises(ProtocolError, match="a greeting from b"):
+        handshake._parsed(json.dumps({**good, **changes}).encode(), "b")
+
+
+@pytest.mark.slow
+def test_begun_is_written_before_the_first_byte_is_sent(tmp_path):
+    """For exact sums too, and for the first round."""
+    scene, found = Threads(tmp_path), {}
+    swap = masked.MaskedSum.add
+
+    def look(self, *args, **settings):
+        found.setdefault(self.link.index, len(rows_of(tmp_path / f"party-{self.link.index}")))
+        return swap(self, *args, **settings)
+
+    masked.MaskedSum.add = look
+    try:
+        scene.all()
+    finally:
+        masked.MaskedSum.add = swap
+    assert found == {0: 1, 1: 1, 2: 1}
+
+
+def test_a_checkpoint_is_for_its_owner_only(tmp_path):
+    journal = Journal(tmp_path / CHECKPOINT, {"job": "x"}, resume=False)
+    journal.begin(0, b"l" * 16, 8, b"12345678")
+    for file in tmp_path.iterdir():
+        assert stat.S_IMODE(os.stat(file).st_mode) & 0o077 == 0, file.name
+    journal.close()
+
+
+def test_the_charge_of_a_run_that_sent_nothing_does_not_pay_for_another(tmp_path):
+    journal = Journal(tmp_path / CHECKPOINT, {"data": "one"}, resume=False)
+    journal.note_charge()
+    journal.close()
+    journal = Journal(tmp_path / CHECKPOINT, {"data": "one"}, resume=False)
+    assert journal.charged
+    journal.close()
+    journal = Journal(tmp_path / CHECKPOINT, {"data": "two"}, resume=False)
+    assert not journal.charged
+    journal.close()
+
+
+@pytest.mark.slow
+def test_an_interrupted_private_run_is_charged_once(tmp_path):
+    """The ledger is charged before the first number is sent, and a resumed run sends the same numbers for the same charge."""
+    from tacit import PrivateMoments
+    from tacit.privacy import Ledger
+
+    scene, models, ledgers = Threads(tmp_path), {}, []
+    for place in range(3):
+        ledgers.append(Ledger(tmp_path / f"ledger-{place}.db"))
+        ledgers[-1].open_account("mine", 1.0, 1e-6)
+        settings = {"ledger": ledgers[-1], "dataset": "mine"}
+        models[place] = PrivateMoments(epsilon=1.0, delta=1e-6, row_norm=3.0, **settings)
+    with cut(2, 0):
+        broken = scene.all(models)
+    assert isinstance(broken[2].error, CutError)
+    spent = [ledger.remaining("mine").spent for ledger in ledgers]
+    assert all(0.99 < one <= 1.0 for one in spent)  # nothing more could be charged
+    boxes = scene.all(models, resume=True)
+    for box in boxes:
+        np.testing.assert_array_equal(box.part.estimator.mean_, boxes[0].part.estimator.mean_)
+        assert box.part.estimator.guarantee_.holds
+    assert [ledger.remaining("mine").spent for ledger in ledgers] == spent
+    assert [len(ledger.history("mine")) for ledger in ledgers] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "whose"),
+    [
+        ({"begun": 6, "heard": 6}, {"begun": 5, "heard": 5}, "checkpoint of b was replaced"),
+        ({"begun": 5, "heard": 5}, {"begun": 6, "heard": 6}, "checkpoint here was replaced"),
+    ],
+)
+def test_both_ends_find_an_older_checkpoint_by_themselves(tmp_path, mine, theirs, whose):
+    """One end is enough: the other may be gone, or not say so."""
+    journal = Journal(tmp_path / CHECKPOINT, {"job": "x"}, resume=False)
+    both = {"run": "00" * 32, "complete": 5, "history": handshake._history(journal, 0).hex()}
+    same = {**both, "begun": 6, "heard": 5}
+    handshake._compare_runs(same, {**same, "complete": 0}, "b", journal, fresh=False)
+    with pytest.raises(ProtocolError, match=whose):
+        handshake._compare_runs({**both, **mine}, {**both, **theirs}, "b", journal, fresh=False)
+    journal.close()
+
+
+@pytest.mark.slow
+def test_the_folder_of_another_party_is_refused(tmp_path):
+    scene = Threads(tmp_path)
+    with cut(0, 4):
+        scene.all()
+    before = rows_of(tmp_path / "party-2")
+    swapped = scene.start(1, folder=tmp_path / "party-2", resume=True, connect_seconds=1.0).wait()
+    assert isinstance(swapped.error, InvalidInputError)
+    assert "the party of the run that is resumed" in str(swapped.error)
+    assert rows_of(tmp_path / "party-2") == before
