@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from tacit import PrivateNMF
-from tacit.estimators.rows import clip_rows
+from tacit.estimators.input import clip_rows
 from tacit.factor import kernels
 from tacit.factor import small_solves as rating_kernels
 from tacit.factor.coupled.private.unit_cells import added
 from tacit.factor.nmf import nnls
 from tacit.factor.nmf.nnls import MOST_SWEEPS, Outliers, Penalty, solve_rows
-from tacit.factor.noisy_moments.leave_one_out import left_out, regress
+from tacit.factor.noisy_moments.leave_one_out import leave_one_out, regress
 from tacit.factor.ratings.table import read_ratings
 from tacit.testing import check_neighbours
 
 
 @pytest.fixture(autouse=True)
 def _many_threads(monkeypatch):
-    """Work is cut into pieces even where there is little, at places that depend on the number of units."""
+    """Work is divided into pieces even where there is little, at boundaries that depend on the number of units."""
     monkeypatch.setattr(kernels, "WORTH_A_THREAD", 1000)
     monkeypatch.setattr(kernels, "THREADS", 2)
 
@@ -77,6 +77,7 @@ def _few_rounds():
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_few_rounds")
 @pytest.mark.parametrize("name", ROW_SETTINGS)
 @settings(max_examples=20, deadline=None)
@@ -169,7 +170,7 @@ def test_what_a_user_sends_to_a_regression(seed, users, size):
 
     def solve(batch, scales=None):
         given = (np.zeros(23), items, np.ones(size), 0.3)
-        rest = {"gain": np.ones(23), "longest": 2.0, "cut": 0.75}
+        rest = {"gain": np.ones(23), "longest": 2.0, "clip": 0.75}
         return regress(*people.of(batch), *given, **rest, scales=np.ones(len(batch)) if scales is None else scales)
 
     _, *found = solve(np.arange(users))
@@ -190,7 +191,7 @@ def test_cells_predicted_without_themselves(seed, users, size):
 
     def solve(batch):
         ends, columns, values = people.of(batch)
-        found = left_out(ends, values, np.ascontiguousarray(items[columns]), np.ones(size), 0.3)
+        found = leave_one_out(ends, values, np.ascontiguousarray(items[columns]), np.ones(size), 0.3)
         return [np.split(part, ends[1:-1]) for part in found]
 
     found = solve(np.arange(users))
@@ -243,6 +244,7 @@ def test_sums_over_the_ratings_of_a_user(seed, users):
             assert some.tobytes() == whole[batch].tobytes()
 
 
+@pytest.mark.slow
 def test_a_row_that_converges_slowly_does_not_change_the_weights_of_the_others():
     """A row along a tiny component took many rounds, and all others took as many: a sum moved by 42.8 bounds."""
     generator = np.random.default_rng(0)

@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import tacit
 from tacit import Ledger, PrivateMoments
 from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
-from tacit.estimators.rows import clip_rows, row_norms
+from tacit.estimators.input import clip_rows, row_norms
 from tacit.factor.noisy_moments.symmetric import nearest_semidefinite, pack, unpack
 
 X = np.random.default_rng(0).dirichlet(np.ones(4), size=800)

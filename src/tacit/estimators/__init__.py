@@ -1,1 +1,1 @@
-"""What all models share: the private fit, running among holders, checking input, saving, and the registry of models."""
+"""The base of all models: the private fit, fits among holders, checks of input, saving, and the registry of models."""

@@ -25,8 +25,11 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from tacit.errors import PrivacyWarning
+from tacit.errors import InvalidInputError, PrivacyWarning, words
+from tacit.estimators.engine import fit_in_partitions
+from tacit.estimators.input import is_partitioned
 from tacit.privacy.guarantee import Guarantee
+from tacit.progress import part_named, tell
 
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -86,12 +89,25 @@ def pickling_everything() -> Iterator[None]:
         _with_everything.reset(token)
 
 
+@contextmanager
+def _without_docstring_warnings() -> Iterator[None]:
+    """Within the block, scikit-learn does not warn that its parser does not know a docstring's section "Privacy"."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Unknown section")
+        yield
+
+
 def starts_fresh(method: Method) -> Method:
-    """Make a method a fit: it removes what earlier fits left, and ends with a result or with nothing."""
+    """Make a method a fit: it removes what earlier fits left, and ends with a result or with nothing.
+
+    `fit` of data in partitions runs on a cluster of this machine's cores.
+    """
 
     @functools.wraps(method)
     def fit(self: Estimator, *args: Any, **kwargs: Any) -> Any:
         with self._fitting():
+            if method.__name__ == "fit" and args and is_partitioned(args[0]):
+                return fit_in_partitions(self, *args, **kwargs)
             return method(self, *args, **kwargs)
 
     return fit  # type: ignore[return-value]
@@ -161,11 +177,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             return
         if afresh:
             self._forget()
-        settings = {name: _frozen(value) for name, value in self._public_parameters().items()}
+        settings = {name: _frozen_parameter(name, value) for name, value in self._public_parameters().items()}
         self._names_before_fit = frozenset(vars(self))
         try:
             self._before_fit()
-            yield
+            with part_named(type(self).__name__, verbose=bool(getattr(self, "verbose", False))):
+                yield
+                tell("done")
             if "guarantee_" in vars(self):
                 values = {name: _frozen(vars(self)[name]) for name in self._released if name in vars(self)}
                 self._result = Result(settings, values, self.guarantee_)
@@ -176,6 +194,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             raise
         finally:
             self.__dict__.pop("_names_before_fit", None)
+        self._after_fit()  # last, so that a model that was paid for is complete where warnings are errors
 
     def _fitted_names(self) -> set[str]:
         """Return the names of the attributes that fits left: declared ones, and whatever else a fit has set."""
@@ -194,8 +213,19 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         for name in self._fitted_names():
             del self.__dict__[name]
 
+    def _repr_html_inner(self) -> Any:
+        with _without_docstring_warnings():
+            return super()._repr_html_inner()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        with _without_docstring_warnings():
+            return super()._repr_mimebundle_(**kwargs)
+
     def _before_fit(self) -> None:
         """Refuse settings before anything runs."""
+
+    def _after_fit(self) -> None:
+        """Warn about what a caller should know before using the model."""
 
     def _public_parameters(self) -> dict[str, Any]:
         """Return the parameters that may leave the holder; those that cannot be written to a file included."""
@@ -246,6 +276,18 @@ def in_file(cls: type[Estimator]) -> frozenset[str]:
     """Return the parameters of a class that a saved file holds."""
     fields = dataclasses.fields(cls)
     return frozenset(field.name for field in fields if field.init and field.metadata.get("in_file", False))
+
+
+def _frozen_parameter(name: str, value: Any) -> Any:
+    """Return a copy of a parameter; raise if it cannot be copied, before anything is charged."""
+    try:
+        return _frozen(value)
+    except Exception as error:  # of any type: a torch module with a tensor that is not a leaf raises RuntimeError
+        raise InvalidInputError(
+            f"a {name} that copy.deepcopy can copy",
+            words(f"a {type(value).__name__} for which it raises {type(error).__name__}"),
+            "Remove attributes that are results of computations (call .detach() on tensors) or open files; nothing was charged.",
+        ) from None
 
 
 def _frozen(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What estimators that run among holders share: running, and being observed by `tacit.measure.ksdp`."""
+"""The base of estimators that can run among holders: running the program, and observing it for `tacit.measure.ksdp`."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tacit.measure.ksdp.observation import Observation
 
 
 class AmongHolders:
-    """Mixin of estimators with ``_program(X, y)``, one holder's program, and ``_learned(outcome)``, which keeps what it found."""
+    """Mixin of estimators with ``_program(X, y)``, one holder's program, and ``_learned(outcome)``, which sets the attributes."""
 
     def _program(self, X: Any, y: Any = None) -> Program:
-        """Return this holder's program, for any channel; the other holders' must have the same parameters and columns."""
+        """Return this holder's program, for any channel; all holders must have the same parameters and columns."""
         raise NotImplementedError
 
     def _learned(self, outcome: Outcome) -> Any:
-        """Take over what a run of `_program` found."""
+        """Set the fitted attributes from the outcome."""
         raise NotImplementedError
 
     def _run(self, program: Program) -> Outcome:
-        """Run this holder's program, alone or (within `tacit.parties.join`) among parties; keep what it found and earned."""
+        """Run this holder's program, alone or (within `tacit.parties.join`) among parties; set attributes and guarantee."""
         outcome = run(program, Clear())
         self._learned(outcome)
         self.guarantee_ = outcome.channel.guarantee
         return outcome
 
     def _observed(self, rows: Any, others: Sequence[Any] = ()) -> Observation:
-        """Return what others see of a fit of these rows, among holders of `others`, when sums are secure."""
+        """Return what other holders, with the rows `others`, see of a fit of these rows over secure sums."""
         return observing(lambda part: clone(self)._program(part))(rows, others)

@@ -1,20 +1,23 @@
-"""What estimators accept: tables of finite numbers, dense or CSR; anything else is refused with what to do."""
+"""Checks of the data of estimators (tables of finite numbers, dense or CSR), and clipping of rows to a public norm."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, kind_of, words
-from tacit.validation import reason_of
+from tacit.errors import InvalidInputError, kind_of, parameter, words
+from tacit.validation import check_positive, reason_of, refuse_dates
 
+PARTITION_ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".npz", ".npy", ".mtx", ".jsonl")
+"""Of files that are partitions of a table."""
 NUMBERS = "Reshape your data to one row per record, convert text, fill or drop missing values; nothing was charged."
 
 
 def validated(estimator: Any, X: Any, *, reset: bool, dtype: Any = np.float64, non_negative: bool = False) -> Any:
-    """Return `X` as a C-ordered array or CSR matrix of floats; remember (`reset`) or check its columns in `estimator`.
+    """Return `X` as a C-ordered array or CSR matrix of floats; set (`reset`) or check the columns of `estimator`.
 
     Parameters
     ----------
@@ -23,12 +26,13 @@ def validated(estimator: Any, X: Any, *, reset: bool, dtype: Any = np.float64, n
     reset : bool
         True for the data of a fit, False for later data, which must have the same columns.
     dtype : dtype or list of dtypes
-        The first is converted to, unless `X` has another of them.
+        `X` is converted to the first, unless it has another of them.
     non_negative : bool
-        Whether entries below zero are refused too.
+        Whether to raise an error for entries below zero.
     """
     from sklearn.utils.validation import validate_data
 
+    refuse_dates(X, "a table")
     try:
         X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=dtype, order="C")
     except TypeError as error:
@@ -45,7 +49,8 @@ def validated(estimator: Any, X: Any, *, reset: bool, dtype: Any = np.float64, n
 
 
 def as_numbers(values: Any, what: str) -> NDArray[np.float64]:
-    """Return values as an array of floats; the error of numpy would quote what is no number."""
+    """Return values as an array of floats; numpy's own error would quote a value."""
+    refuse_dates(values, what)
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -53,7 +58,7 @@ def as_numbers(values: Any, what: str) -> NDArray[np.float64]:
 
 
 def check_components(n_components: int, shape: tuple[int, int]) -> None:
-    """Refuse more components than columns."""
+    """Raise if there are more components than columns."""
     columns = shape[1]
     if n_components > columns:
         raise InvalidInputError(
@@ -61,3 +66,58 @@ def check_components(n_components: int, shape: tuple[int, int]) -> None:
             words(f"n_components={n_components}"),
             "Ask for fewer components.",
         )
+
+
+def row_norms(X: Any) -> NDArray[np.float64]:
+    """Return the L2 norm of every row of a dense or CSR matrix."""
+    if isinstance(X, np.ndarray):
+        squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
+    else:
+        wide = X.astype(np.float64)  # squares of small integers would overflow their own type
+        squares = np.asarray(wide.multiply(wide).sum(axis=1)).ravel()
+    norms: NDArray[np.float64] = np.sqrt(squares)
+    return norms
+
+
+def clip_rows(X: Any, norm: float) -> Any:
+    """Scale every row with an L2 norm above `norm` down to it; the others stay as they are.
+
+    Each row is treated by itself, so that adding or removing one leaves the others alone. Sparse rows stay sparse.
+    """
+    bound = check_positive(norm, "row_norm")
+    lengths = row_norms(X)
+    factors = np.where(lengths > bound, bound / np.where(lengths > 0, lengths, 1.0), 1.0)
+    if isinstance(X, np.ndarray):
+        return X * factors[:, None]
+    from scipy.sparse import diags_array
+
+    return (diags_array(factors) @ X).tocsr()
+
+
+def checked_range(given: Any, n_features: int, name: str = "feature_range") -> NDArray[np.float64]:
+    """Return the public lowest and highest value of every feature (or target) as two rows."""
+    try:
+        low, high = (np.broadcast_to(np.asarray(side, np.float64), n_features) for side in given)
+    except (TypeError, ValueError):
+        low = high = np.full(n_features, np.nan)
+    if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
+        raise InvalidInputError(
+            f"{name} to be the lowest and the highest value (two numbers, or two lists of {n_features}), low < high",
+            parameter(given),
+            f"Give {name}=(low, high), known without looking at the data.",
+        )
+    return np.stack([low, high])
+
+
+def is_partitioned(data: Any) -> bool:
+    """Return whether data comes in partitions: a Dask collection, a pattern of files, or a list of files."""
+    if is_dask(data) or isinstance(data, str):
+        return is_dask(data) or data.endswith(PARTITION_ENDINGS)
+    if not isinstance(data, list | tuple) or not data:
+        return False
+    return all(isinstance(part, str | os.PathLike) and str(part).endswith(PARTITION_ENDINGS) for part in data)
+
+
+def is_dask(data: Any) -> bool:
+    """Return whether data is a Dask collection; Dask is not imported for it."""
+    return type(data).__module__.partition(".")[0] in ("dask", "dask_expr")

@@ -1,4 +1,4 @@
-"""What every private estimator does the same way: validate, plan, charge, run once, keep the guarantee."""
+"""The base of private estimators: it plans, charges, runs the program once, and keeps the guarantee."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from tacit.channel import Channel, Clear, Noisy, Outcome, Plan, Program, Split, 
 from tacit.errors import PrivacyWarning
 from tacit.estimators.base import public, withheld
 from tacit.estimators.saved import SavedModel
+from tacit.estimators.verdict import Concern, about_guarantee, warn_of
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger.spending import Spending, check_chargeable, open_ledger
+from tacit.privacy.ledger.spending import Spending, check_chargeable, open_ledger, voided_by
 from tacit.validation import check_epsilon
 
 AGAIN = (
@@ -45,15 +46,40 @@ class PrivateFit(SavedModel):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.non_deterministic = True  # fresh noise every time is the point
+        tags.non_deterministic = True  # the noise is new in every fit
         return tags
 
+    def voided_by(self) -> str | None:
+        """Return in words which setting voids the guarantee of this model; None if none does."""
+        voided = voided_by(self.epsilon, self.insecure_seed, unprotected=self._unprotected)
+        return None if voided is None else voided[0]
+
+    @property
+    def _unprotected(self) -> bool:
+        return getattr(self, "method", None) in self._unprotected_methods
+
     def _before_fit(self) -> None:
-        unprotected = getattr(self, "method", None) in self._unprotected_methods
-        check_chargeable(self.ledger, self.epsilon, self.insecure_seed, unprotected=unprotected)
+        self.check_chargeable()
+
+    def _after_fit(self) -> None:
+        if "guarantee_" in vars(self):
+            noted = vars(self).get("_data_concerns", ())
+            warn_of([*about_guarantee(self.guarantee_, None), *noted, *self._concerns()])
+
+    def _concerns(self) -> list[Concern]:
+        """Return concerns about what was released; a subclass adds its own, and notes those about the data while it has them."""
+        return []
+
+    def _note_concerns(self, concerns: Iterable[Concern]) -> None:
+        """Keep concerns about the data, for the holder, until the end of the fit."""
+        self._data_concerns = tuple(concerns)
+
+    def check_chargeable(self) -> None:
+        """Raise if a ledger is attached that could not account for this fit."""
+        check_chargeable(self.ledger, self.epsilon, self.insecure_seed, unprotected=self._unprotected)
 
     def _plan(self, steps: int | Split | Iterable[Step], choices: Iterable[float] = ()) -> Plan | None:
-        """Calibrate the noise for these sums and choices; None where epsilon is infinite and there is none."""
+        """Calibrate the noise for these sums and choices; None if epsilon is infinite."""
         if math.isinf(check_epsilon(self.epsilon, infinite=True)):
             return None
         return Plan.for_budget(
@@ -61,9 +87,9 @@ class PrivateFit(SavedModel):
         )
 
     def _run(self, given: Any, program: Program, plan: Plan | None) -> Outcome:
-        """Run `program` over the channel that the plan asks for; keep what it earned.
+        """Run `program` over the channel of the plan, and keep its guarantee.
 
-        `given` is the data as the caller gave it, whose content names the account if no `dataset` does.
+        `given` is the data as the caller gave it; its fingerprint names the account if there is no `dataset`.
         """
         outcome = run(program, self._channel(given, plan))
         self.guarantee_ = outcome.channel.guarantee
@@ -80,9 +106,9 @@ class PrivateFit(SavedModel):
         return Noisy(plan, max_units=self.max_units, spending=spending, insecure_seed=self.insecure_seed)
 
     def _ready_to_release(self, plan: Plan | None) -> None:
-        """Try what could fail after the charge, and say if this is a second release.
+        """Try what could fail after the charge, and warn if this is a second release.
 
-        Attributes that are released and do not come from the channel must be set by now, so that they are tried.
+        Released attributes that do not come from the channel must be set before, so that they are tried.
         """
         self._check_storable()
         if plan is None:

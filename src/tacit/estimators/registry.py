@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-TABLE, RATINGS, RELATIONS = "table", "ratings", "relations"
-"""Kinds of data that parties bring to a job."""
+TABLE, RATINGS, RELATIONS, RECORDS = "table", "ratings", "relations", "records"
+"""Kinds of data that parties bring to a job: rows of numbers, ratings, coupled relations, or records of columns of any kind."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Entry:
         Of the class.
     job : str
         The name of the model in a job of `tacit.parties`; empty if it cannot be fitted among parties.
-    data : {"table", "ratings", "relations"}
+    data : {"table", "ratings", "relations", "records"}
         What the parties bring.
     needs : tuple of str
         Parameters that a job must state, because no party may take them from its own data.
@@ -43,6 +43,7 @@ class Entry:
 
 _ENTRIES = (
     Entry("CoupledFactorization", "tacit.factor.coupled.plain.estimator", "coupled", RELATIONS, ("ranks",)),
+    Entry("ImplicitRecommender", "tacit.factor.implicit.plain"),
     Entry("LocalCountFactorization", "tacit.factor.coupled.local.estimator"),
     Entry("NMF", "tacit.factor.nmf.estimator", "nmf"),
     Entry("PCA", "tacit.factor.svd.pca", "pca"),
@@ -56,10 +57,15 @@ _ENTRIES = (
         RELATIONS,
         ("ranks", "value_range"),
     ),
+    Entry("PrivateImplicitRecommender", "tacit.factor.implicit.private", "private-implicit", RATINGS),
     Entry("PrivateMoments", "tacit.factor.moments", "moments"),
     Entry("PrivateNMF", "tacit.factor.nmf.private", "private-nmf"),
+    Entry("PrivatePCA", "tacit.factor.svd.private", "private-pca"),
+    Entry("PrivatePCR", "tacit.factor.svd.private", "private-regression"),
+    Entry("PrivateRatingNMF", "tacit.factor.ratings.private_non_negative", "private-rating-nmf", RATINGS),
     Entry("PrivateRecommender", "tacit.factor.ratings.private", "private-recommender", RATINGS),
-    Entry("PrivateTable", "tacit.synthetic.private_table"),
+    Entry("PrivateSVD", "tacit.factor.svd.private", "private-svd"),
+    Entry("PrivateTable", "tacit.synthetic.private_table", "private-table", RECORDS, ("schema",)),
     Entry("RatingNMF", "tacit.factor.ratings.non_negative", "rating-nmf", RATINGS, ("rating_range",)),
     Entry("Recommender", "tacit.factor.ratings.plain"),
     Entry("SVD", "tacit.factor.svd.estimator", "svd"),

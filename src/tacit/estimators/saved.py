@@ -27,17 +27,22 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.schema import CategoryColumn, IntegerColumn, NumberColumn, TableSchema
+from tacit.data.constraints import AtMost, Determines, Implies
+from tacit.data.schema import CategoryColumn, DateColumn, IntegerColumn, NumberColumn, TableSchema
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.estimators.base import Estimator, Result, in_file
+from tacit.estimators.base import Estimator, Result, in_file, withheld
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.records import checked_record, is_integer, is_record, is_text
 
 FORMAT, VERSION = "tacit model", 2
+"""Name and version of the file format."""
 STORED_KINDS = "biufcmMSU"
 """Kinds of arrays that NumPy writes without pickle."""
 
-RECORDS = {cls.__name__: cls for cls in (NumberColumn, IntegerColumn, CategoryColumn, TableSchema)}
+RECORDS: dict[str, Any] = {
+    cls.__name__: cls
+    for cls in (NumberColumn, IntegerColumn, DateColumn, CategoryColumn, TableSchema, AtMost, Implies, Determines)
+}
 """Public parameters that are records of plain values."""
 
 HEADER = {
@@ -57,7 +62,13 @@ class Earlier(Protocol):
 
 
 class SavedModel(Estimator):
-    """Base of estimators that can be saved."""
+    """Base of estimators that can be saved.
+
+    All of them have `verbose`: whether a fit says on standard error what it is doing (`tacit.show_progress`). It stays with
+    the holder: a saved model does not have it.
+    """
+
+    verbose: bool = withheld(default=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what the last fit released to one file, with its public parameters and guarantee; see `tacit.load`.
@@ -225,8 +236,8 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     ((mark, content),) = value.items()
     if mark == "array":
         return arrays[content]
-    found = decode(content, arrays)
-    return RECORDS[mark](**found) if mark in RECORDS else COLLECTIONS[mark](found)
+    decoded = decode(content, arrays)
+    return RECORDS[mark](**decoded) if mark in RECORDS else COLLECTIONS[mark](decoded)
 
 
 def _array_names(value: Any) -> Iterator[str]:
@@ -245,9 +256,9 @@ def _anything(value: object) -> bool:
 
 
 def _objects(items: list[Any]) -> NDArray[Any]:
-    found = np.empty(len(items), dtype=object)
-    found[:] = items
-    return found
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array
 
 
 COLLECTIONS: dict[str, Callable[[Any], Any]] = {

@@ -29,7 +29,9 @@ from threadpoolctl import ThreadpoolController
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 PIECES_PER_THREAD = 4
+"""Pieces of work per thread, so that threads that finish early take more. Set by hand."""
 WORTH_A_THREAD = 1 << 18
+"""Least number of operations for which threads are started (about 0.1 ms of work). Set by hand; it affects speed only."""
 THREADS: int = vars(numba_config)["NUMBA_NUM_THREADS"]
 
 
@@ -149,6 +151,7 @@ def hals_sweep(
 
 
 GRAM_BLOCK = 512
+"""Rows per block of `gram`. Fixed, so that the order of additions is. Set by hand."""
 
 
 def gram(rows: NDArray[Any]) -> NDArray[np.float64]:
@@ -222,6 +225,7 @@ def multiply(
 
 
 DEPTH, WIDTH = 256, 256
+"""Block of the factor that `multiply_dense` keeps in the cache: 512 kB in double precision. Set by hand."""
 
 
 @compiled

@@ -1,6 +1,6 @@
-r"""The simplest private model: how many rows, their mean, and their second moment, from one noisy release.
+r"""The simplest private model: number of rows, mean and second moment, from one noisy release.
 
-Everything computed from these afterwards (principal components, regressions, synthetic data) is free.
+Everything computed from these afterwards (principal components, regressions, synthetic data) costs no privacy.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from tacit.channel import Outcome, Program, Sum
 from tacit.estimators.base import public, released
-from tacit.estimators.input import validated
+from tacit.estimators.input import clip_rows, validated
 from tacit.estimators.private import PrivateFit
-from tacit.estimators.rows import clip_rows
 from tacit.factor.noisy_moments.symmetric import nearest_semidefinite, pack, unpack
 from tacit.validation import check_positive
 
 FRACTIONS = {"count": 0.02, "total": 0.18, "second": 0.8}
-"""How the three arrays of the one sum divide its budget."""
+"""How the three arrays of the one sum divide its budget. Set by hand: the second moment has the most numbers and gets the
+most; the count is one number."""
 
 
 def moments_program(X: Any, *, row_norm: float, fractions: Mapping[str, float] = FRACTIONS) -> Program:
@@ -59,11 +59,13 @@ class PrivateMoments(PrivateFit):
     max_units : int, default=2**20
         Public upper bound on the number of rows.
     ledger : Ledger or path, optional
-        Charged before anything is released; a path is that of an existing ledger. A fit without a guarantee is refused.
+        Charged before anything is released; a path must be that of an existing ledger. A fit without a guarantee is refused.
     dataset : str, optional
         The account to charge; the data's fingerprint if not given.
     insecure_seed : int, optional
         Reproducible noise, for tests only; voids the guarantee.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
@@ -78,9 +80,9 @@ class PrivateMoments(PrivateFit):
     Privacy
     -------
     Unit: one row. What leaves: one noisy vector of count, sum and one triangle of the sum of outer products. Why the
-    bound holds: each row is clipped to `row_norm` on its own, so it adds at most 1, `row_norm` and ``row_norm**2`` in
-    L2 to the three; they share the budget by their shares of the squared ratio of bound to noise. What follows is
-    post-processing.
+    bound holds: each row is clipped to `row_norm` by itself, so it adds at most 1, `row_norm` and ``row_norm**2`` in L2
+    norm to the three arrays. They divide the budget by fixed fractions of the squared ratio of bound to noise. The rest
+    is post-processing.
 
     Examples
     --------

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from tacit.factor.kernels import count_columns, multiply, multiply_dense, multiply_transposed, parallel_for, set_aside
 
 BLOCK_NUMBERS = 1 << 20
+"""Numbers of a dense block: 8 MB in double precision. Set by hand; it bounds the memory."""
 ROWS_AT_ONCE = 1 << 8
+"""Rows whose products are in memory at the same time. Set by hand; it bounds the memory."""
 
 
 class Table:

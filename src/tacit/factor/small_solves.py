@@ -17,14 +17,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.kernels import parallel_for
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
-Floats = NDArray[Any]
 WIDE = 16
-"""Factors with so many entries or more are multiplied by BLAS."""
+"""Factors with at least this many entries are multiplied by BLAS; for fewer, the call costs more than the work. Set by hand."""
 AT_ONCE = 2**17
-"""Most products in one call of BLAS."""
+"""Most products in one call of BLAS: it bounds the memory of the gathered factors. Set by hand."""
 
 
 def fused(loop: Loop) -> Loop:
@@ -33,7 +33,7 @@ def fused(loop: Loop) -> Loop:
 
 
 @fused
-def factorise(gram: Floats, upper: Floats) -> None:
+def factorise(gram: SomeFloats, upper: SomeFloats) -> None:
     """Set `upper` to the transposed Cholesky factor of `gram`, which is given by its lower triangle.
 
     Four rows are finished at a time, so that each row below is read and written once for all four.
@@ -65,7 +65,7 @@ def factorise(gram: Floats, upper: Floats) -> None:
 
 
 @fused
-def substitute(upper: Floats, linear: Floats, solution: Floats) -> None:
+def substitute(upper: SomeFloats, linear: SomeFloats, solution: SomeFloats) -> None:
     """Solve ``upper' upper x = linear``."""
     size = upper.shape[0]
     for a in range(size):
@@ -85,7 +85,7 @@ def substitute(upper: Floats, linear: Floats, solution: Floats) -> None:
 
 
 @fused
-def invert(upper: Floats, inverse: Floats) -> None:
+def invert(upper: SomeFloats, inverse: SomeFloats) -> None:
     """Set `inverse` to that of ``upper'``, a lower triangle: ``inverse' inverse`` is the inverse of ``upper' upper``."""
     size = upper.shape[0]
     for a in range(size):
@@ -112,11 +112,11 @@ def multiply_gathered(
     begin: int,
     end: int,
     columns: NDArray[np.int32],
-    targets: Floats,
-    factors: Floats,
-    gathered: Floats,
-    gram: Floats,
-    linear: Floats,
+    targets: SomeFloats,
+    factors: SomeFloats,
+    gathered: SomeFloats,
+    gram: SomeFloats,
+    linear: SomeFloats,
 ) -> None:
     """Add ``sum f f'`` and ``sum f t``: gather the factors, some ratings at a time, and leave the products to BLAS."""
     size = factors.shape[1]
@@ -139,12 +139,12 @@ def collect(
     begin: int,
     end: int,
     columns: NDArray[np.int32],
-    targets: Floats,
-    factors: Floats,
-    variances: Floats,
-    gathered: Floats,
-    gram: Floats,
-    linear: Floats,
+    targets: SomeFloats,
+    factors: SomeFloats,
+    variances: SomeFloats,
+    gathered: SomeFloats,
+    gram: SomeFloats,
+    linear: SomeFloats,
 ) -> None:
     """Fill (at least) the lower triangle of ``sum f f' + diag(sum v)``, and ``sum f t``.
 
@@ -189,7 +189,7 @@ def collect(
 
 
 @fused
-def workspace(size: int, sample: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+def workspace(size: int, sample: SomeFloats) -> tuple[SomeFloats, SomeFloats, SomeFloats, SomeFloats, SomeFloats]:
     """Return what `collect` gathers in, three square matrices and a vector."""
     return (
         np.empty((max(AT_ONCE // (size * size), 1), size), sample.dtype),
@@ -204,14 +204,14 @@ def workspace(size: int, sample: Floats) -> tuple[Floats, Floats, Floats, Floats
 def _ridge_rows(
     ends: NDArray[np.int64],
     columns: NDArray[np.int32],
-    targets: Floats,
-    factors: Floats,
-    variances: Floats,
-    precision: Floats,
+    targets: SomeFloats,
+    factors: SomeFloats,
+    variances: SomeFloats,
+    precision: SomeFloats,
     noise: float,
-    solutions: Floats,
-    spreads: Floats,
-    errors: Floats,
+    solutions: SomeFloats,
+    spreads: SomeFloats,
+    errors: SomeFloats,
     start: int,
     stop: int,
 ) -> None:
@@ -248,12 +248,12 @@ def _ridge_rows(
 def ridge_rows(
     ends: NDArray[np.int64],
     columns: NDArray[np.int32],
-    targets: Floats,
-    factors: Floats,
-    variances: Floats,
-    precision: Floats,
+    targets: SomeFloats,
+    factors: SomeFloats,
+    variances: SomeFloats,
+    precision: SomeFloats,
     noise: float,
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[SomeFloats, SomeFloats, SomeFloats]:
     """Solve every row's problem; return solutions, their posterior variances, and the expected squared errors.
 
     `variances` has no rows where the factors are taken as exact.
@@ -274,11 +274,11 @@ def ridge_rows(
 def _normal_rows(
     ends: NDArray[np.int64],
     columns: NDArray[np.int32],
-    targets: Floats,
-    factors: Floats,
-    variances: Floats,
-    grams: Floats,
-    linears: Floats,
+    targets: SomeFloats,
+    factors: SomeFloats,
+    variances: SomeFloats,
+    grams: SomeFloats,
+    linears: SomeFloats,
     first: int,
     start: int,
     stop: int,
@@ -298,9 +298,9 @@ def _normal_rows(
 def normal_rows(
     ends: NDArray[np.int64],
     columns: NDArray[np.int32],
-    targets: Floats,
-    factors: Floats,
-    variances: Floats,
+    targets: SomeFloats,
+    factors: SomeFloats,
+    variances: SomeFloats,
     block: range,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the normal equations of a block of rows: lower triangles, packed row by row, and right-hand sides."""
@@ -317,12 +317,12 @@ def normal_rows(
 
 @fused
 def _solve_packed(
-    grams: Floats,
-    linears: Floats,
-    ridge: Floats,
+    grams: SomeFloats,
+    linears: SomeFloats,
+    ridge: SomeFloats,
     noise: float,
-    solutions: Floats,
-    spreads: Floats,
+    solutions: SomeFloats,
+    spreads: SomeFloats,
     start: int,
     stop: int,
 ) -> None:
@@ -344,7 +344,9 @@ def _solve_packed(
                 spreads[i, c] += noise * inverse[a, c] * inverse[a, c]
 
 
-def solve_packed(grams: Floats, linears: Floats, precision: Floats, noise: float) -> tuple[Floats, Floats]:
+def solve_packed(
+    grams: SomeFloats, linears: SomeFloats, precision: SomeFloats, noise: float
+) -> tuple[SomeFloats, SomeFloats]:
     """Solve the normal equations that `normal_rows` returns; return solutions and posterior variances."""
     solutions, spreads = np.empty_like(linears), np.empty_like(linears)
     parallel_for(

@@ -1,4 +1,4 @@
-"""Relations: what they accept, what they refuse, and what they say is known."""
+"""Relations: accepted input, refused input, and their masks of known cells."""
 
 import warnings
 
@@ -44,7 +44,7 @@ def test_a_wrong_einsum_is_pointed_at(text, points_at):
 def test_a_factor_with_two_sizes_is_pointed_at():
     visits = Relation(COUNTS, CP, NAMES, name="visits")
     about = Relation(np.ones((4, 3)), "jr,fr->jf", ("place", "feature"), name="about")
-    with pytest.raises(InvalidInputError, match=r"'place': \(5, 2\) in 'visits'.*\(4, 2\) in 'about'"):
+    with pytest.raises(InvalidInputError, match=r"'place' in all relations: \(5, 2\) in 'visits'.*\(4, 2\) in 'about'"):
         factor_shapes([visits, about], {"r": 2})
 
 
@@ -189,7 +189,7 @@ def test_an_entity_with_no_cell_anywhere_is_said_and_gets_the_mean():
 def test_relations_that_share_nothing_are_allowed_and_said():
     one, other = Relation(COUNTS, CP, NAMES), Relation(np.ones((3, 4)), "ar,br->ab", ("a", "b"))
     start = {name: 0.2 + rng.random((size, 2)) for name, size in zip((*NAMES, "a", "b"), (7, 5, 6, 3, 4), strict=True)}
-    options = {"max_iter": 30, "extrapolate": False, "tol": 0.0}
+    options = {"max_iter": 30, "extrapolate": False, "tol": 0.0, "dispersion": "given"}
     with pytest.warns(UserWarning, match="2 groups without a common factor"):
         together = CoupledFactorization(2, init=start, **options).fit([one, other])
     alone = CoupledFactorization(2, init={name: start[name] for name in NAMES}, **options).fit(one)

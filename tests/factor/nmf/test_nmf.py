@@ -60,6 +60,7 @@ def objective(rows, model, W):
     return total + model.l1_T * T.sum() + model.l2_T / 2 * np.sum(T**2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("init", ["nndsvd", "random"])
@@ -218,6 +219,7 @@ def test_partial_fit_goes_on_from_a_fit():
     assert model.n_iter_ == sweeps + 1
 
 
+@pytest.mark.slow
 def test_passes_scikit_learns_checks():
     check_estimator(NMF(2))
     check_estimator(NMF(2, outliers=0.5, l1_W=0.01, l1_T=0.01))

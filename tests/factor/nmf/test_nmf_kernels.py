@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar, nnls
 
 from tacit.factor import kernels
 from tacit.factor.nmf.nnls import Outliers, Penalty, solve_dictionary, solve_rows, total_rows
-from tacit.factor.nmf.packed import PackedFactor
+from tacit.factor.nmf.program import PackedFactor
 from tacit.factor.row_table import Table
 
 rng = np.random.default_rng(5)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.optimize import brentq
 from sklearn.base import clone
 
 from tacit import NMF
@@ -79,6 +80,7 @@ def test_merging_weights_topics_by_their_use():
     assert weighted_topics(X[60:61], 5, random_state=0, settings=settings).shape == (1, 30)
 
 
+@pytest.mark.slow
 def test_merging_starts_near_where_all_rows_would_end():
     merged = _run_raw([_returned(merge_program(X[part], 5, random_state=0, settings=NMFSettings())) for part in PARTS])
     best = NMF(5, tol=1e-8, max_iter=2000).fit(X).reconstruction_err_
@@ -95,6 +97,7 @@ def test_merging_starts_near_where_all_rows_would_end():
     assert NMF(5, init="merge-local").fit(X).reconstruction_err_ < 1.1 * best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalties", [{}, {"l1_W": 0.02, "l2_W": 0.1, "l1_T": 0.05, "l2_T": 0.05}])
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 def test_the_topic_schedule_descends_to_where_no_schedule_can_go_on(form, penalties):
@@ -133,6 +136,29 @@ def test_one_step_of_the_topic_schedule_is_algorithm_one():
         T[t] = np.maximum(W[:, t] @ residual, 0) / (W[:, t] @ W[:, t])
     found = run(topic_program(X, start, settings=NMFSettings(max_iter=1)), Clear()).public["T"]
     assert np.allclose(found, T / np.linalg.norm(T, axis=1)[:, None])
+
+
+def test_the_topic_schedule_projects_onto_the_simplex_as_printed():
+    """Line 8 of Algorithm 1, by hand; the objective is still that of the projected topics, and a fit stops."""
+    start, W = TOPICS + 0.1, np.zeros((150, 5))
+    T = start.copy()
+    for t in range(5):
+        residual = X - W @ T + np.outer(W[:, t], T[t])
+        W[:, t] = np.maximum(residual @ T[t], 0) / (T[t] @ T[t])
+        moved = np.maximum(W[:, t] @ residual, 0) / (W[:, t] @ W[:, t])
+        shift = brentq(lambda s, moved=moved: np.maximum(moved - s, 0).sum() - 1, -2, moved.max())
+        T[t] = np.maximum(moved - shift, 0)
+    outcome = run(topic_program(X, start, settings=NMFSettings(max_iter=1, simplex=True)), Clear())
+    assert np.allclose(outcome.public["T"], T)
+    assert outcome.public["squared_error"] == pytest.approx(np.sum((X - W @ T) ** 2))
+    for init in ("merge-local", "random"):
+        model = NMF(5, schedule="topic", simplex=True, init=init, max_iter=500).fit(X)
+        assert np.allclose(model.components_.sum(axis=1), 1)
+        assert model.n_iter_ < 500
+    with pytest.raises(InvalidInputError, match="simplex"):
+        NMF(5, simplex=True).fit(X)
+    with pytest.raises(InvalidInputError, match="simplex"):
+        NMF(5, schedule="topic", simplex=1).fit(X)
 
 
 def test_exchanges_of_the_topic_schedule():

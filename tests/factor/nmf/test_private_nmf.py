@@ -1,5 +1,8 @@
 """Private factorisation: equal to the plain one without noise, near it with little, honest about the published one."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -9,9 +12,13 @@ import tacit
 from tacit import NMF, Ledger, PrivateNMF, choose_rank
 from tacit.data import make_documents, make_images
 from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
-from tacit.factor.noisy_moments.centred import columns_above_noise
-from tacit.factor.noisy_moments.symmetric import pack, semicircle_edge, shrink, unpack
+from tacit.factor.nmf.saha_imtiaz import SahaImtiazSettings
+from tacit.factor.nmf.start import nndsvd
+from tacit.factor.nmf.topics import topics_of
+from tacit.factor.noisy_moments.centred import CentredMoments, divide, shrunk_sums
+from tacit.factor.noisy_moments.symmetric import leading, leading_off_diagonal, pack, semicircle_edge, unpack
 from tacit.measure import held_out_error, match_topics
+from tacit.privacy.published import saha_noise_multiplier
 
 IMAGES = make_images(4000, side=8, n_parts=4)
 X = IMAGES.images / np.linalg.norm(IMAGES.images, axis=1, keepdims=True)
@@ -58,6 +65,7 @@ def test_the_guarantee_is_the_target(settings, adjacency):
     assert model.guarantee_.adjacency == adjacency
 
 
+@pytest.mark.slow
 def test_the_dictionary_is_non_negative_with_rows_in_the_unit_ball():
     for method in METHODS:
         T = PrivateNMF(5, epsilon=1.0, method=method).fit(TRAIN).components_
@@ -71,6 +79,51 @@ def test_published_says_that_it_has_no_guarantee_and_why():
     assert "NNDSVD" in str(model.guarantee_)
 
 
+def test_one_iteration_of_the_published_method_is_algorithm_two():
+    """Lines 2 to 5 with the paper's step sizes and no noise, by hand."""
+    start = PrivateNMF(3, method="published", rounds=1, published=SahaImtiazSettings(epsilon_t=math.inf, eta_W=1e-12))
+    W = start.fit(TRAIN).components_.T  # a step of no length: the start
+    V, N = TRAIN.T, len(TRAIN)
+    H, lengths = nndsvd(TRAIN, 3)[0].T, np.maximum(np.linalg.norm(nndsvd(TRAIN, 3)[1], axis=1), 1)
+    H = H * lengths[:, None]
+    threshold, M, eta_H, eta_W = 0.1, 0.3, 100.0, 0.05
+
+    def outliers(H):
+        left = V - W @ H
+        return np.sign(left) * np.clip(np.abs(left) - threshold, 0, M)
+
+    for _ in range(2):
+        H = np.maximum(H - eta_H / N * (W.T @ W @ H - W.T @ (V - outliers(H))), 0)
+    unit = H / np.maximum(np.linalg.norm(H, axis=0), 1e-12)
+    A, B = unit @ unit.T / N, (V - outliers(H)) @ unit.T / N
+    stepped = np.maximum(W - eta_W * (W @ A - B), 0)
+    stepped /= np.maximum(np.linalg.norm(stepped, axis=0), 1)
+    paper = SahaImtiazSettings(eta_H=eta_H, eta_W=eta_W, H_steps=2, M=M, epsilon_t=math.inf)
+    for form in (np.asarray, sparse.csr_array):
+        model = PrivateNMF(3, method="published", rounds=1, outliers=threshold, published=paper).fit(form(TRAIN))
+        assert np.allclose(model.components_, stepped.T, atol=1e-10)
+
+
+def test_the_published_noise_is_that_of_one_iteration_if_it_is_given():
+    paper = SahaImtiazSettings(epsilon_t=0.5)
+    assert paper.noise_multiplier(9.0, 1e-5, 7) == pytest.approx(math.sqrt(2 * math.log(1.25e5)) / 0.5)
+    assert SahaImtiazSettings().noise_multiplier(1.0, 1e-5, 7) == pytest.approx(saha_noise_multiplier(1.0, 1e-5, 14))
+    model = PrivateNMF(3, method="published", rounds=6, published=replace(paper, keep_every=3)).fit(TRAIN)
+    assert model.components_by_round_.shape == (2, 3, TRAIN.shape[1])
+    assert np.array_equal(model.components_by_round_[-1], model.components_)
+    random = PrivateNMF(3, method="published", rounds=1, published=SahaImtiazSettings(start="random")).fit(TRAIN)
+    assert "NNDSVD" not in str(random.guarantee_)
+
+
+@pytest.mark.parametrize("wrong", [{"eta_H": 0.0}, {"M": -1.0}, {"W_steps": 0}, {"epsilon_t": -1.0}, {"start": "svd"}])
+def test_settings_of_the_paper_are_checked(wrong):
+    with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+        SahaImtiazSettings(**wrong)
+    with pytest.raises(InvalidInputError, match="method='published'"):
+        PrivateNMF(3, published=SahaImtiazSettings()).fit(TRAIN)
+
+
+@pytest.mark.slow
 def test_topics_of_sparse_documents_are_found():
     documents = make_documents(6000, n_topics=4, words_per_document=80)
     rows = sparse.csr_array(documents.counts.astype(float))
@@ -78,6 +131,61 @@ def test_topics_of_sparse_documents_are_found():
     model = PrivateNMF(5, epsilon=2.0, delta=1e-6, insecure_seed=1).fit(rows)
     plain = NMF(5, random_state=0).fit(rows)
     assert match_topics(plain.components_, model.components_).mean_similarity > 0.8
+
+
+def test_sparse_rows_have_topics_and_dense_rows_parts():
+    """The container decides, or `goal`; the releases are the same."""
+    counts = make_documents(1500, n_topics=4).counts.astype(float)
+    X = sparse.csr_array(counts / np.maximum(np.linalg.norm(sparse.csr_array(counts).toarray(), axis=1), 1.0)[:, None])
+    settings = {"epsilon": 3.0, "delta": 1e-6, "insecure_seed": 1}
+    topics, parts = (PrivateNMF(5, goal=goal, **settings).fit(X).components_ for goal in ("topics", "error"))
+    assert np.array_equal(PrivateNMF(5, **settings).fit(X).components_, topics)
+    assert not np.array_equal(topics, parts)
+    dense = PrivateNMF(5, max_columns=100, **settings).fit(X.toarray())
+    assert np.array_equal(
+        dense.components_, PrivateNMF(5, max_columns=100, goal="error", **settings).fit(X).components_
+    )
+
+
+def planted_topics(noise, n_topics=4, words=10, common=5, rank=None):
+    """Return exact moments of documents with disjoint topics and a few common words that vary by themselves."""
+    size = n_topics * words + common
+    blocks = np.zeros((n_topics, size))
+    for topic in range(n_topics):
+        blocks[topic, topic * words : (topic + 1) * words] = 1.0
+    covariance = (blocks.T @ blocks) * 0.02
+    covariance[-common:, -common:] = np.diag(np.full(common, 5.0))
+    mean = np.r_[np.full(n_topics * words, 0.02), np.full(common, 1.0)]
+    values, vectors = leading_off_diagonal(covariance, 0.05)
+    return CentredMoments(1000.0, 1.0, mean, np.arange(size), values[:rank], vectors[:rank], noise), blocks
+
+
+def test_topics_are_the_words_that_occur_together_and_not_the_common_ones():
+    moments, blocks = planted_topics(1e-4)
+    T = topics_of(moments, 4, 0)
+    assert match_topics(blocks, T).mean_similarity > 0.99
+    assert T[:, -5:].max() < 0.01
+
+
+def test_the_last_topic_is_the_mean_if_few_directions_rose_above_the_noise():
+    moments, _ = planted_topics(1e-4, rank=2)
+    T = topics_of(moments, 4, 0)
+    assert np.allclose(T[-1], moments.mean / np.linalg.norm(moments.mean))
+    assert not np.allclose(topics_of(planted_topics(1e-4)[0], 4, 0)[-1], T[-1])
+
+
+def test_directions_off_the_diagonal_do_not_depend_on_it():
+    rng = np.random.default_rng(0)
+    loadings = rng.normal(size=(3, 60))
+    common = loadings.T @ loadings
+    spoilt = common + np.diag(rng.uniform(0, 500, size=60))
+    values, vectors = leading_off_diagonal(spoilt, 1.0)
+    again = leading_off_diagonal(spoilt + np.diag(rng.normal(size=60)), 1.0)
+    assert np.allclose(values, again[0])
+    found = (vectors.T * values) @ vectors
+    assert np.linalg.norm(found - common) < 0.2 * np.linalg.norm(common)
+    values, vectors = leading(spoilt, 1.0)
+    assert np.linalg.norm((vectors.T * values) @ vectors - common) > np.linalg.norm(common)
 
 
 def test_outliers_are_cut_off_at_no_extra_noise():
@@ -96,16 +204,60 @@ def test_outliers_are_cut_off_at_no_extra_noise():
     ]
 
 
-def test_columns_that_drown_in_noise_are_left_out_and_said():
-    sums = np.array([5.0, 100.0, -3.0, 90.0])
-    assert columns_above_noise(sums, 10.0, 10).tolist() == [0, 1, 3]  # room for all
-    assert columns_above_noise(sums, 10.0, 3).tolist() == [1, 3]  # a choice: 5 is less than noise may be
-    assert columns_above_noise(sums, 10.0, 1).tolist() == [1]
-    assert columns_above_noise(-sums, 0.0, 3).tolist() == [2]
-    assert columns_above_noise(-np.abs(sums), 0.0, 9).tolist() == [2]
-    with pytest.warns(PrivacyWarning, match="rose above the noise"):
-        model = PrivateNMF(5, epsilon=0.01, max_columns=10, insecure_seed=1).fit(TRAIN[:50])
-    assert model.components_.shape == (5, 64)
+def test_the_noise_decides_about_the_covariance():
+    """Without noise it has all columns; the stronger the noise the fewer, and the more of the budget the mean gets."""
+    sizes = np.full(500, 2.0)
+    assert divide(sizes, 0.0, 0.0, 1.0, 600)[0] == 500
+    assert divide(sizes, 0.0, 0.0, 1.0, 40)[0] == 40
+    found = [divide(sizes, noise, noise, 1.0, 500) for noise in (1e-4, 3e-3, 1e-2, 3e-2, 1.0)]
+    columns, fractions = zip(*found, strict=True)
+    assert list(columns) == sorted(columns, reverse=True)
+    assert list(fractions) == sorted(fractions)
+    assert found[-1] == (0, 1.0)
+    # a few columns that have nearly all of the rows are enough, where many alike are not
+    uneven = np.r_[np.full(20, 100.0), np.full(480, 0.1)]
+    assert 0 < divide(uneven, 3e-2, 1e-2, 1.0, 500)[0] <= 40
+
+
+@pytest.mark.parametrize("shape", ["flat", "sparse", "rising"])
+def test_shrinking_noisy_sums_brings_them_nearer(shape):
+    """Mean over 40 draws: never worse than the noisy sums, and much better where the noise drowns them."""
+    truth = {"flat": np.full(300, 5.0), "sparse": np.r_[np.full(5, 200.0), np.zeros(295)], "rising": np.arange(300.0)}
+    rng, apart = np.random.default_rng(0), {}
+    for noise in (1.0, 30.0):
+        draws = truth[shape] + noise * rng.normal(size=(40, 300))
+        found = np.array([shrunk_sums(draw, noise, non_negative=True) for draw in draws])
+        apart[noise] = np.mean((found - truth[shape]) ** 2) / noise**2
+    assert apart[1.0] < 1.02
+    assert apart[30.0] < {"flat": 0.04, "sparse": 0.4, "rising": 1.0}[shape]
+    assert np.array_equal(shrunk_sums(truth[shape], 0.0, non_negative=True), truth[shape])
+
+
+def constant_error(rows):
+    return held_out_error(rows, np.full((1, rows.shape[1]), 0.1))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*components are zero")
+@pytest.mark.parametrize("n_rows", [100, 400])
+def test_a_wide_table_is_not_fitted_worse_than_by_a_constant_or_a_noisy_mean(n_rows):
+    """1,600 columns, more than rows: the noise decides what is released, and no column is left blank for being the 1,001st."""
+    wide = make_images(n_rows + 200, side=40, n_parts=6, random_state=3).images
+    wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+    train, test = wide[:n_rows], wide[n_rows:]
+    rng = np.random.default_rng(0)
+    for epsilon in (0.3, 3.0):
+        noise = tacit.gaussian_noise_multiplier(epsilon, 1e-5)
+        means = [np.maximum(train.sum(axis=0) + noise * rng.normal(size=1600), 0)[None] for _ in range(3)]
+        fits = [PrivateNMF(6, epsilon=epsilon, delta=1e-5, insecure_seed=seed).fit(train) for seed in range(3)]
+        error = np.mean([held_out_error(test, fit.components_) for fit in fits])
+        assert error <= 1.001 * min(np.mean([held_out_error(test, mean) for mean in means]), constant_error(test))
+
+
+def test_blank_components_are_said():
+    with pytest.warns(PrivacyWarning, match="3 of 5 components are zero"):
+        model = PrivateNMF(5, epsilon=0.01, insecure_seed=1).fit(TRAIN[:50])
+    assert model.components_.any(axis=1).tolist() == [True, True, False, False, False]
 
 
 def test_the_semicircle_edge_is_where_noise_ends():
@@ -114,9 +266,7 @@ def test_the_semicircle_edge_is_where_noise_ends():
     noise = np.random.default_rng(0).normal(size=len(pack(np.eye(size)))) * 3.0
     values = np.linalg.eigvalsh(unpack(noise, size))
     assert values.max() == pytest.approx(semicircle_edge(3.0, size), rel=0.03)
-    estimate, rank = shrink(unpack(noise, size), 1.03 * semicircle_edge(3.0, size))
-    assert rank == 0
-    assert not estimate.any()
+    assert len(leading(unpack(noise, size), 1.03 * semicircle_edge(3.0, size))[0]) == 0
 
 
 def test_shrinking_brings_a_noisy_matrix_nearer_to_the_truth():
@@ -124,8 +274,9 @@ def test_shrinking_brings_a_noisy_matrix_nearer_to_the_truth():
     vectors = np.linalg.qr(rng.normal(size=(120, 3)))[0]
     truth = (vectors * [90.0, 60.0, 45.0]) @ vectors.T
     noisy = truth + unpack(rng.normal(size=len(pack(truth))), 120)
-    estimate, rank = shrink(noisy, semicircle_edge(1.0, 120))
-    assert rank == 3
+    values, directions = leading(noisy, semicircle_edge(1.0, 120))
+    assert len(values) == 3
+    estimate = (directions.T * values) @ directions
     assert np.linalg.norm(estimate - truth) < 0.5 * np.linalg.norm(noisy - truth)
 
 
@@ -163,6 +314,7 @@ def test_a_ledger_is_charged_once_for_all_sums(tmp_path):
         PrivateNMF(3, epsilon=1.0, ledger=ledger, dataset="faces").fit(TRAIN)
 
 
+@pytest.mark.slow
 def test_private_choice_of_rank():
     """Images of 4 parts: with little noise 4 is chosen of 1, 2, 4 and 12, and the model comes with it."""
     found = choose_rank(TRAIN, [1, 2, 4, 12], epsilon=20.0, delta=1e-6, cost=0.01)
@@ -229,6 +381,7 @@ def test_empty_rows_and_zero_tables_are_handled():
     assert np.isfinite(PrivateNMF(2, method="rounds", rounds=2).fit(np.zeros((30, 6))).components_).all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::tacit.errors.PrivacyWarning")
 def test_passes_scikit_learns_checks():
     # with fixed noise: fresh noise at every fit is what the check for idempotence would fail on

@@ -1,4 +1,6 @@
-"""The private recommender: bounds hold for whole histories, users stay home, and it beats what is not personal."""
+"""The private recommender: bounds hold for whole histories, no user is saved, and it beats predictions without users."""
+
+import math
 
 import numpy as np
 import pytest
@@ -9,9 +11,11 @@ import tacit
 from tacit import Ledger, PrivateRecommender
 from tacit.data import make_ratings
 from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
-from tacit.factor.noisy_moments.posterior import ItemPosterior, loadings
-from tacit.factor.noisy_moments.shrinkage import first_biases
-from tacit.factor.ratings.user_budgets import UserBudgets
+from tacit.factor.noisy_moments.posterior import RowPosterior, loadings
+from tacit.factor.noisy_moments.shrinkage import shrunk_biases
+from tacit.factor.ratings.mugdho_imtiaz import MugdhoImtiazSettings
+from tacit.factor.ratings.table import Ids
+from tacit.factor.ratings.user_budgets import UserBudgets, budgets_of
 from tacit.privacy import GaussianRelease, Guarantee, gaussian_noise_multiplier
 from tacit.testing import check_neighbours
 
@@ -34,6 +38,27 @@ class TestBiasesOnly(RecommenderContract):
     estimator = PrivateRecommender(3, epsilon=0.5, insecure_seed=1)
 
 
+class TestFeatures(RecommenderContract):
+    """Ids of every kind are tested without features: their order is that of the catalogue."""
+
+    estimator = PrivateRecommender(
+        3, epsilon=50.0, insecure_seed=1, catalogue=CATALOGUE, features=np.eye(4)[np.arange(40) % 4]
+    )
+
+    def test_ids_may_be_anything_hashable(self):
+        names = [f"film {item:02}" for item in CATALOGUE]  # sorted like the numbers
+        first = self.fitted(USERS, ITEMS, RATINGS)
+        for order in (slice(None), slice(None, None, -1)):
+            model = clone(self.estimator).set_params(catalogue=names[order], features=self.estimator.features[order])
+            quietly(model, USERS, [names[item] for item in ITEMS], RATINGS)
+            for item in (0, 7, 39):
+                found = model.item_factors_[list(model.item_ids_).index(names[item])]
+                np.testing.assert_allclose(found, first.item_factors_[item])
+
+    def test_similar_items(self, model):
+        assert len(model.similar_items(3, 5)) == 5
+
+
 HISTORIES = {
     "nothing but one rating": ([3], [5]),
     "all items, all best": (CATALOGUE, [5] * 40),
@@ -44,7 +69,7 @@ HISTORIES = {
 
 
 def with_last(history):
-    """The data with a user more at the end (ids are sorted, and 1000 is the largest)."""
+    """The data with one more user at the end (ids are sorted, and 1000 is the largest)."""
     items, ratings = history
     return np.r_[USERS, [1000] * len(items)], np.r_[ITEMS, items], np.r_[RATINGS, ratings]
 
@@ -57,7 +82,7 @@ def released(estimator):
     return fit
 
 
-@pytest.mark.parametrize(("epsilon", "factors"), [(0.5, 0), (100.0, 3)])
+@pytest.mark.parametrize(("epsilon", "factors"), [(0.5, 0), (100.0, 2)])
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 def test_a_whole_history_moves_no_sum_beyond_its_bound(adjacency, epsilon, factors):
     settings = {"catalogue": CATALOGUE, "adjacency": adjacency, "rounds": 2, "insecure_seed": 4}
@@ -72,7 +97,7 @@ def test_a_whole_history_moves_no_sum_beyond_its_bound(adjacency, epsilon, facto
 
 
 def test_a_user_with_ten_thousand_ratings_counts_no_more_than_one():
-    """The planted user rates everything; every sum moves by at most its bound, and the items' side hardly at all."""
+    """The planted user rates everything; every sum changes by at most its bound, and the item factors change very little."""
     data = make_ratings(150, 10_000, n_factors=0, ratings_per_user=50, random_state=1)
     catalogue = list(range(10_000))
     honest = data.users, data.items, data.ratings
@@ -91,7 +116,7 @@ def test_a_user_with_ten_thousand_ratings_counts_no_more_than_one():
 
 @pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
 def test_a_user_with_a_small_budget_moves_sums_by_that_much_less(history):
-    """Both kinds of neighbour: the user who asked for little privacy loss, and one who did not."""
+    """Both kinds of neighbour: a user with a smaller epsilon than the others, and one with the same."""
     budgets = dict.fromkeys(range(300), 20.0)
     for asked in (20.0, 1.0):
         estimator = PrivateRecommender(3, epsilon={**budgets, 1000: asked}, catalogue=CATALOGUE, rounds=2)
@@ -112,6 +137,23 @@ def test_every_user_has_a_guarantee():
         PrivateRecommender(2, epsilon={0: 1.0}).fit(USERS, ITEMS, RATINGS)
     with pytest.raises(InvalidInputError, match="each user"):
         PrivateRecommender(2, epsilon=[1.0, 2.0]).fit(USERS, ITEMS, RATINGS)
+
+
+@pytest.mark.parametrize("max_units", [2**16, 2**24])
+def test_own_budgets_leave_room_for_the_rounding_of_everybodys_sums(max_units):
+    """A user of a small scale moves the rounding of float64 additions as much as any other user does."""
+    users, wanted = Ids(np.arange(2)), (8.0, 0.5)
+    budgets = budgets_of(wanted, 1e-6, "add-remove", users, max_units)
+    additions = 2 * max_units**2 * 2.0**-53  # the channel's reserve, relative to the bound of one user
+    assert budgets.reserve >= additions
+    moved = budgets.scales[1] + additions
+    alone = GaussianRelease(noise_multiplier=gaussian_noise_multiplier(8.0, 1e-6) / moved)
+    assert Guarantee.from_releases([alone], delta=1e-6, unit="user").epsilon <= 0.5
+
+
+def test_own_budgets_below_the_rounding_of_sums_are_refused():
+    with pytest.raises(InvalidInputError, match="rounding of sums"):
+        budgets_of((8.0, 0.1), 1e-6, "add-remove", Ids(np.arange(2)), 2**24)
 
 
 def test_a_users_own_guarantee_needs_the_same_trust_as_the_whole():
@@ -155,6 +197,60 @@ def test_the_published_method_has_no_guarantee_and_says_why(tmp_path):
     assert not tacit.load(tmp_path / "model").guarantee_.holds
 
 
+def test_two_iterations_of_the_published_method_are_algorithm_one():
+    """With the paper's parameters and no noise, by hand; the clipped rows enter the products only."""
+    paper = MugdhoImtiazSettings(mu=0.01, lambda_=0.5, C=0.8, epsilon_i=math.inf)
+    model = PrivateRecommender(3, method="published", unit="cell", rounds=2, published=paper).fit(USERS, ITEMS, RATINGS)
+    draw = np.random.default_rng(0)
+    x, theta = draw.standard_normal((40, 3)), draw.standard_normal((USERS.max() + 1, 3))
+    x, theta = (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in (x, theta))
+    V, R = np.zeros((40, len(theta))), np.zeros((40, len(theta)))
+    V[ITEMS, USERS], R[ITEMS, USERS] = RATINGS, 1
+    curve = []
+    for _ in range(2):
+        error = (x @ theta.T) * R - V
+        curve.append(np.sqrt((error**2).sum() / R.sum()))
+        near = [rows / np.maximum(1, np.linalg.norm(rows, axis=1)[:, None] / 0.8) for rows in (x, theta)]
+        x, theta = x - 0.01 * (error @ near[1] + 0.5 * x), theta - 0.01 * (error.T @ near[0] + 0.5 * theta)
+    assert np.allclose(model.item_factors_, x)
+    assert np.allclose(model.user_factors_, theta)
+    assert np.allclose(model.rmse_by_round_, curve)
+
+
+def test_the_published_noise_and_its_end():
+    paper = MugdhoImtiazSettings(epsilon_i=0.4)
+    assert paper.noise_multiplier(1.0, 1e-5, 100) == pytest.approx(math.sqrt(2 * math.log(125)) / 0.4)
+    free = {"method": "published", "unit": "cell", "epsilon": math.inf, "rounds": 400}
+    model = PrivateRecommender(3, published=MugdhoImtiazSettings(mu=0.01, tol=1e-3), **free).fit(USERS, ITEMS, RATINGS)
+    assert 10 < len(model.rmse_by_round_) < 400
+    assert model.rmse_by_round_[-1] < 0.8 * model.rmse_by_round_[0]
+    for wrong in ({"mu": 0}, {"C": -1.0}, {"lambda_": -1.0}, {"delta": 2.0}, {"epsilon_i": 0.0}):
+        with pytest.raises(InvalidInputError):
+            MugdhoImtiazSettings(**wrong)
+    with pytest.raises(InvalidInputError, match="method='published'"):
+        PrivateRecommender(3, published=paper).fit(USERS, ITEMS, RATINGS)
+
+
+def test_volunteers_are_not_protected_and_all_others_are(tmp_path):
+    """Users with epsilon = inf change nothing in the noise, have no guarantee, and a ledger is charged for the others."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("films", 9.0, 1e-5, unit="user")
+    budgets = {user: INF if user < 30 else 4.0 if user < 200 else 1.0 for user in range(300)}
+    settings = {"delta": 1e-6, "catalogue": CATALOGUE, "ledger": ledger, "dataset": "films"}
+    model = quietly(PrivateRecommender(2, epsilon=budgets, **settings), USERS, ITEMS, RATINGS)
+    assert 3.99 < model.guarantee_.epsilon <= 4.0
+    assert "volunteers" in " ".join(model.guarantee_.assumptions)
+    assert not model.user_guarantee(3).holds
+    assert model.user_guarantee(100).epsilon <= 4.0
+    assert model.user_guarantee(250).epsilon <= 1.0
+    model.save(tmp_path / "model")
+    assert tacit.load(tmp_path / "model").epsilon == 4.0
+    everybody = PrivateRecommender(2, epsilon=dict.fromkeys(range(300), INF))
+    assert not quietly(everybody, USERS, ITEMS, RATINGS).guarantee_.holds
+    with pytest.raises(InvalidInputError, match="a ledger can account for"):
+        everybody.set_params(**settings).fit(USERS, ITEMS, RATINGS)
+
+
 def test_units_must_fit_the_method():
     for method, unit in (("moments", "cell"), ("gradient", "user"), ("published", "user")):
         with pytest.raises(InvalidInputError, match="unit="):
@@ -178,8 +274,9 @@ def large():
     return data, *parts
 
 
+@pytest.mark.slow
 def test_it_beats_what_is_not_personal(large):
-    """Planted tastes: from epsilon 1 on below biases without privacy, and at 0.3 not above item means."""
+    """With planted factors, the error from epsilon 1 on is below biases without privacy, at 0.3 not above item means."""
     data, train, test = large
     _, items, ratings = train
     means = np.bincount(items, ratings, 120) / np.maximum(np.bincount(items, minlength=120), 1)
@@ -194,6 +291,7 @@ def test_it_beats_what_is_not_personal(large):
     assert error[0.3] < 1.02 * item_error
 
 
+@pytest.mark.slow
 def test_the_gradient_method_learns(large):
     """At a large epsilon its error, in its weaker unit, is below that of a constant and of item means."""
     _, train, test = large
@@ -203,11 +301,11 @@ def test_the_gradient_method_learns(large):
     assert model.evaluate(*test).rmse < np.sqrt(np.mean((means[test[1]] - test[2]) ** 2))
 
 
-def test_first_biases_shrink_by_the_noise():
+def test_biases_shrink_by_the_noise():
     weights, truth = np.linspace(1, 50, 200), np.random.default_rng(0).normal(0, 0.25, 200)
-    _, exact = first_biases(weights, weights * truth, 1e-6, 1e-6)
+    _, exact = shrunk_biases(weights, weights * truth, count_noise=1e-6, sum_noise=1e-6)
     assert np.allclose(exact, truth, atol=1e-3)
-    _, drowned = first_biases(weights, weights * truth, 1e4, 1e4)
+    _, drowned = shrunk_biases(weights, weights * truth, count_noise=1e4, sum_noise=1e4)
     assert np.abs(drowned).max() < 0.01
 
 
@@ -229,7 +327,7 @@ def test_loadings_find_a_planted_direction_and_nothing_in_noise():
 def test_a_correction_is_the_normal_posterior():
     """One item, by hand: prior N(m, C), observation G = w M x + noise."""
     rng = np.random.default_rng(1)
-    posterior = ItemPosterior.of_biases(0.0, np.array([0.1, 0.2]), np.array([5.0, 5.0]), 1.0, 30.0)
+    posterior = RowPosterior.of_biases(0.0, np.array([0.1, 0.2]), np.array([5.0, 5.0]), 1.0, 30.0)
     posterior = posterior.with_factors(np.array([0, 1]), rng.normal(size=(2, 1)), np.full((2, 1), 0.1))
     gram, moments, noise = np.array([[2.0, 0.3], [0.3, 1.0]]), rng.normal(size=(2, 2)), 0.7
     after = posterior.corrected(moments, gram, noise, 0.25)
@@ -304,9 +402,52 @@ def test_bad_parameters_are_refused(parameters, message):
 
 
 def test_another_range_is_only_another_scale():
-    """Ratings of 0 to 100 are treated as those of 1 to 5 are, stretched; only the predictions' unit changes."""
+    """Ratings of 0 to 100 are treated as rescaled ratings of 1 to 5; only the unit of the predictions changes."""
     small = quietly(PrivateRecommender(2, epsilon=20.0, insecure_seed=2), USERS, ITEMS, RATINGS)
     large = PrivateRecommender(2, epsilon=20.0, insecure_seed=2, rating_range=(0, 100))
     quietly(large, USERS, ITEMS, 25.0 * (RATINGS - 1))
     assert np.allclose(large.predict(USERS, ITEMS), 25 * (small.predict(USERS, ITEMS) - 1), atol=1e-6)
     assert DATA.rating_range == (1, 5)
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_a_user_moves_no_sum_beyond_its_bound_with_features(history):
+    check_neighbours(released(TestFeatures.estimator), with_last(HISTORIES[history]), (USERS, ITEMS, RATINGS))
+
+
+def test_tastes_for_public_features_cost_nothing_and_help_where_noise_is_strong():
+    """Users like one of four genres and dislike the others; at this epsilon the model has no factors."""
+    generator = np.random.default_rng(4)
+    users = np.repeat(np.arange(1500), 12)
+    items = np.concatenate([generator.choice(80, 12, replace=False) for _ in range(1500)])
+    ratings = np.clip(3 + np.where(items % 4 == users % 4, 1.2, -0.4) + generator.normal(0, 0.5, len(users)), 1, 5)
+    test = np.arange(len(users)) % 6 == 0
+    errors = []
+    for features in (None, np.eye(4)[np.arange(80) % 4]):
+        model = PrivateRecommender(4, epsilon=0.7, delta=1e-4, catalogue=range(80), features=features, insecure_seed=2)
+        quietly(model, users[~test], items[~test], ratings[~test])
+        errors.append(model.evaluate(users[test], items[test], ratings[test]).rmse)
+    assert errors[1] < 0.96 * errors[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"features": np.ones((40, 2))}, "a catalogue with the features"),
+        ({"features": np.ones((3, 2)), "catalogue": CATALOGUE}, "one row per item"),
+        (
+            {"features": np.ones((40, 2)), "catalogue": CATALOGUE, "method": "gradient", "unit": "cell"},
+            "method='moments'",
+        ),
+    ],
+)
+def test_features_that_are_refused(settings, words):
+    with pytest.raises(InvalidInputError, match=words):
+        PrivateRecommender(2, **settings).fit(USERS, ITEMS, RATINGS)
+
+
+def test_factors_that_chance_alone_makes_are_not_taken():
+    """Dense ratings with two tastes and nearly no noise: there are two factors, not as many as may be had."""
+    data = make_ratings(2000, 40, n_factors=2, ratings_per_user=30, random_state=3)
+    model = quietly(PrivateRecommender(10, epsilon=200.0, insecure_seed=1), data.users, data.items, data.ratings)
+    assert model.n_factors_ <= 3

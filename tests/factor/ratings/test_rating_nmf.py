@@ -44,7 +44,7 @@ def test_the_objective_never_rises():
 
 
 def test_missing_is_not_zero():
-    """Full rank-one data with nine tenths missing is found again."""
+    """Rank-one data with nine tenths missing is recovered."""
     rng = np.random.default_rng(0)
     truth = np.outer(rng.uniform(1, 2, 80), rng.uniform(1, 2, 60))
     users, items = np.nonzero(rng.random(truth.shape) < 0.1)

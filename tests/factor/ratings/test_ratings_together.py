@@ -1,4 +1,4 @@
-"""Recommenders whose users are spread over several holders learn what one holder with all users would."""
+"""Recommenders whose users are spread over several holders fit the same model as one holder with all users."""
 
 from dataclasses import replace
 
@@ -70,7 +70,7 @@ def test_without_noise_holders_together_are_the_pooled_fit(method):
 @pytest.mark.parametrize("personal", [False, True])
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 def test_with_the_same_noise_holders_together_are_the_pooled_private_fit(adjacency, personal):
-    """The noise is added once, to the total, and is the same: what is left is the grid that every term is rounded to."""
+    """The noise is added once, to the total, and is the same: the only difference is the grid that every term is rounded to."""
     plan = Plan.for_budget(
         50.0, 1e-6, steps=ItemMomentSettings(3, ROUNDS, N_ITEMS).split, unit="user", adjacency=adjacency
     )

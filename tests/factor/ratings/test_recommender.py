@@ -1,4 +1,4 @@
-"""The recommender without privacy: its least squares are least squares, and it finds planted tastes."""
+"""The recommender without privacy: its steps solve their least squares problems, and it recovers planted factors."""
 
 from datetime import date
 
@@ -31,6 +31,7 @@ def problem(rows=7, columns=9, size=4, most=9):
     return ends, places, RNG.normal(size=ends[-1]), RNG.normal(size=(columns, size)), RNG.random((columns, size))
 
 
+@pytest.mark.slow
 def test_rows_solve_the_dense_normal_equations():
     ends, columns, targets, factors, variances = problem()
     precision, noise = np.array([1.0, 2.0, 0.5, 3.0]), 0.7
@@ -54,13 +55,13 @@ def test_rows_solve_the_dense_normal_equations():
 
 @pytest.mark.parametrize("rows", [1, 7, 40])
 def test_what_users_send_is_solved_without_the_rating_cut_and_measured(rows):
-    """Against one dense solve a rating; users without ratings send nothing."""
+    """Against one dense solve per rating; users without ratings contribute nothing."""
     ends, columns, values, factors, _ = problem(rows=rows)
     precision, noise, longest, cut = np.array([1.0, 2.0, 0.5, 3.0]), 0.7, 0.4, 0.75
     factors[:, -1] = 1
     gain, biases, scales = 1 + RNG.random(9), RNG.normal(size=9), RNG.random(rows)
     sums, norms, averages, squares = regress(
-        ends, columns, values, biases, factors, precision, noise, gain=gain, longest=longest, cut=cut, scales=scales
+        ends, columns, values, biases, factors, precision, noise, gain=gain, longest=longest, clip=cut, scales=scales
     )
     expected, shortened = np.zeros((9, 4)), 0
     for i in range(rows):
@@ -89,7 +90,7 @@ def test_what_users_send_is_the_same_on_any_number_of_threads(monkeypatch):
     data = make_ratings(600, 50, ratings_per_user=40, random_state=2)
     table = read_ratings(data.users, data.items, data.ratings)
     factors = np.c_[RNG.normal(size=(50, 5)), np.ones(50)]
-    settings = {"gain": np.ones(50), "longest": 2.0, "cut": 0.75, "scales": np.ones(600)}
+    settings = {"gain": np.ones(50), "longest": 2.0, "clip": 0.75, "scales": np.ones(600)}
 
     def sent():
         return regress(table.ends, table.columns, table.values - 3, np.zeros(50), factors, np.ones(6), 0.3, **settings)
@@ -110,6 +111,7 @@ def test_without_factors_it_is_the_ridge_of_biases():
         assert users[user] == pytest.approx(residuals.sum() / (mine.sum() + model.noise_ * precision), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_planted_tastes_are_found():
     """With two planted factors, the held-out error comes near the noise and beats that of biases alone."""
     data = make_ratings(1500, 80, n_factors=2, ratings_per_user=30, noise=0.4, random_state=2)

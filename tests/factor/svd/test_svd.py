@@ -107,6 +107,27 @@ def test_a_refit_that_hides_forgets_the_values_it_had():
     assert not hasattr(model, "explained_variance_")
 
 
+@pytest.mark.parametrize("hide", [True, False])
+def test_power_iteration_is_algorithm_four(hide):
+    """As printed, by hand: products, normalised or not, then orthonormalised, a given number of times; alone and together."""
+    V = np.random.default_rng(0).standard_normal((X.shape[1], 3)) / np.sqrt(X.shape[1])
+    for _ in range(4):
+        V = np.linalg.qr(X.T @ (X @ V)).Q
+    model = SVD(3, method="power", max_iter=4, hide_singular_values=hide).fit(X)
+    assert np.allclose(np.abs(model.components_), np.abs(V.T))
+    settings, channel = SVDSettings(3, hide_singular_values=hide, max_iter=4, power=True), Clear()
+    together = run_together([svd_program(X[part], settings) for part in PARTS], channel)
+    assert np.allclose(together[0].public["components"], model.components_)
+    assert [entry.kind for entry in channel.transcript] == ["normed-sum" if hide else "sum"] * 4
+    many = run(svd_program(X, SVDSettings(3, hide_singular_values=hide, max_iter=200, power=True)), Clear()).public
+    assert angle(many["components"], RIGHT[:3]) < TIGHT
+    assert many["residual"] < 1e-6
+    if not hide:
+        assert np.allclose(many["singular_values"], 100 * 0.8 ** np.arange(3))
+    with pytest.raises(InvalidInputError, match="method"):
+        SVD(3, method="krylov").fit(X)
+
+
 class Coarse(Clear):
     """A channel whose answers have so many fractional bits, as those of masked sums."""
 
@@ -144,8 +165,9 @@ def test_norms_follow_from_symmetry():
 
 def test_oversampling_saves_exchanges():
     data = CASES["flat"]
-    assert SVD(5, oversample=15).fit(data).n_iter_ < SVD(5, oversample=0).fit(data).n_iter_
-    assert angle(SVD(5, oversample=0).fit(data).components_, np.linalg.svd(data)[2][:5]) < TIGHT
+    more, none = (run(svd_program(data, SVDSettings(5, oversample=size)), Clear()).public for size in (15, 0))
+    assert more["n_iter"] < none["n_iter"]
+    assert angle(none["components"], np.linalg.svd(data)[2][:5]) < TIGHT
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -155,7 +177,33 @@ def test_single_precision_and_sparse(dtype, form):
     scores = model.transform(form(X.astype(dtype)))
     assert model.components_.dtype == scores.dtype == dtype
     assert angle(model.components_, RIGHT[:4]) < (1e-5 if dtype == np.float32 else TIGHT)
-    assert model.n_iter_ < 20, "single precision ends the search"
+    public = run(svd_program(form(X.astype(dtype)), SVDSettings(4)), Clear()).public
+    assert public["n_iter"] < 20, "single precision ends the search"
+    assert angle(public["components"], RIGHT[:4]) < (1e-5 if dtype == np.float32 else TIGHT)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_holder_alone_finds_what_holders_find(case):
+    """Alone ARPACK does it, among holders the search: the same vectors, and PCA and regression rest on them alike."""
+    data, target = CASES[case], rng.standard_normal(CASES[case].shape[0])
+    for model in (SVD(4), PCA(4), PrincipalComponentRegression(4)):
+        alone = model.fit(data, target)
+        among = clone(model)._learned(run(clone(model)._program(data, target), Clear()))
+        assert alone.n_iter_ > among.n_iter_  # one product at a time, against blocks of them
+        assert angle(alone.components_, among.components_) < 1e-5
+        if isinstance(model, PrincipalComponentRegression):
+            assert np.allclose(alone.coef_, among.coef_, rtol=1e-4, atol=1e-6 * np.abs(among.coef_).max())
+
+
+def test_sparse_rows_are_never_made_dense(monkeypatch):
+    def dense(*args, **kwargs):
+        raise AssertionError("sparse rows were made dense")
+
+    for cls in (sparse.csr_array, sparse.csc_array):
+        monkeypatch.setattr(cls, "toarray", dense)
+        monkeypatch.setattr(cls, "todense", dense)
+    for model in (SVD(3), PCA(3)):
+        model.fit(SPARSE)
 
 
 def test_inverse_transform_is_the_best_approximation_of_that_rank():

@@ -1,1 +1,1 @@
-"""Coupled factorisation: several matrices and tensors, explained by factors that they share by name."""
+"""Coupled factorisation: several matrices and tensors that share factors by name."""

@@ -1,4 +1,4 @@
-"""Cells of a tensor by their coordinates: lists of them, and which cells of a relation are known."""
+"""Lists of cells of a tensor by their coordinates, and the specification of which cells of a relation are known."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, kind_of, parameter, words
+from tacit.factor.arrays import Floats, Integers
 
 Coords = NDArray[np.int32]
 
 
 def checked_cells(cells: Any, shape: Sequence[int], what: str) -> Coords:
-    """Return cells as whole numbers, one cell a row, all within `shape`; an empty list is no cell."""
+    """Return cells as integers, one cell per row, all within `shape`; an empty list gives no cells."""
     array = np.asarray(cells)
     if array.size == 0:
         return np.zeros((0, len(shape)), np.int32)
@@ -39,24 +40,24 @@ def checked_cells(cells: Any, shape: Sequence[int], what: str) -> Coords:
             raise InvalidInputError(
                 f"{what} within the shape {tuple(shape)}: 0 to {size - 1} on axis {axis}",
                 words("an index outside"),
-                "Count indices from 0, and give the whole shape if the last entities have no cell.",
+                "Count indices from 0, and give the whole shape if the last entities have no cells.",
             )
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
 def keys(cells: Coords, shape: Sequence[int]) -> NDArray[np.int64]:
-    """Return one number a cell, in the order of the cells in memory."""
+    """Return one number per cell, in the order of the cells in memory."""
     if math.prod(shape) >= 2**63:
         raise InvalidInputError("a shape with fewer than 2**63 cells", parameter(tuple(shape)), "Split the relation.")
-    found = np.zeros(len(cells), np.int64)
+    places = np.zeros(len(cells), np.int64)
     for axis, size in enumerate(shape):
-        found *= size
-        found += cells[:, axis]
-    return found
+        places *= size
+        places += cells[:, axis]
+    return places
 
 
 def refuse_duplicates(cells: Coords, shape: Sequence[int], what: str) -> None:
-    """Raise where a cell is listed twice."""
+    """Raise if a cell is listed twice."""
     places = np.sort(keys(cells, shape))
     if (places[1:] == places[:-1]).any():
         raise InvalidInputError(
@@ -74,15 +75,15 @@ def is_among(cells: Coords, others: Coords, shape: Sequence[int]) -> NDArray[np.
 
 
 class AllBut:
-    """Every cell is known but these: single cells, and whole slices.
+    """Every cell is known except these: single cells, and whole slices.
 
     Parameters
     ----------
     cells : array_like of shape (n_cells, order), optional
-        Cells that are not known, one a row.
+        Unknown cells, one per row.
     slices : mapping of axis to indices, optional
-        Whole slices that are not known: ``{0: [3, 7]}`` hides everything about entities 3 and 7 of the first axis. They
-        cost nothing, however large they are.
+        Unknown slices: ``{0: [3, 7]}`` hides all cells of entities 3 and 7 of the first axis. Their cells are not listed, so
+        they may be large.
 
     Examples
     --------
@@ -99,12 +100,14 @@ class AllBut:
         self.slices = dict(slices or {})
 
     def resolved(self, shape: Sequence[int]) -> tuple[Coords, tuple[NDArray[np.bool_] | None, ...]]:
-        """Return the single cells outside the hidden slices, and for every axis which entities are kept (None for all)."""
+        """Return the single cells outside the hidden slices, and for every axis, which entities are kept (None for all)."""
         keep: list[NDArray[np.bool_] | None] = [None] * len(shape)
         for axis, hidden in self.slices.items():
             if axis not in range(len(shape)):
                 raise InvalidInputError(
-                    f"slices along an axis from 0 to {len(shape) - 1}", parameter(axis), "Name an axis of the data."
+                    f"slices along an axis from 0 to {len(shape) - 1}",
+                    parameter(axis),
+                    "Give the number of an axis of the data.",
                 )
             indices = checked_cells(np.asarray(hidden).reshape(-1, 1), (shape[axis],), f"slices of axis {axis}")
             kept = np.ones(shape[axis], bool)
@@ -116,7 +119,7 @@ class AllBut:
 
 
 def in_kept(cells: Coords, keep: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_]:
-    """Whether each cell lies outside all hidden slices."""
+    """Whether each cell is outside all hidden slices."""
     inside = np.ones(len(cells), bool)
     for axis, kept in enumerate(keep):
         if kept is not None:
@@ -135,10 +138,19 @@ def checked_observed(observed: Any, shape: Sequence[int]) -> str | AllBut | NDAr
         raise InvalidInputError(
             'observed to be "all", "stored", a boolean mask or AllBut(...)',
             kind_of(observed),
-            "For a list of cells that are not known, give AllBut(cells).",
+            "For a list of unknown cells, give AllBut(cells).",
         )
     if mask.shape != tuple(shape):
         raise InvalidInputError(
             f"a mask of the data's shape {tuple(shape)}", parameter(mask.shape), "Give one truth value per cell."
         )
     return mask
+
+
+def added(places: Integers, terms: Floats, size: int) -> Floats:
+    """Add rows of `terms` at their places, in the order of the cells."""
+    flat = terms.reshape(len(terms), math.prod(terms.shape[1:]))
+    sums = np.empty((size, flat.shape[1]))
+    for column in range(flat.shape[1]):
+        sums[:, column] = np.bincount(places, flat[:, column], minlength=size)
+    return sums.reshape(size, *terms.shape[1:])

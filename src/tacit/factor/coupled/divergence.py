@@ -12,15 +12,14 @@ from __future__ import annotations
 import numbers
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, parameter
+from tacit.factor.arrays import Floats
 
 NAMES = {"euclid": 0.0, "kl": 1.0, "itakura-saito": 2.0}
+"""The powers p with names."""
 LEAST = 1e-12
-"""No modelled mean is taken to be smaller, so that quotients stay finite where factors are zero."""
-
-Floats = NDArray[np.float64]
+"""Means are raised to this, so that quotients stay finite if factors are zero. Set by hand: far below any mean of a fit."""
 
 
 def checked_power(divergence: object) -> float:
@@ -55,7 +54,7 @@ def divergence(x: Floats, mean: Floats, p: float) -> Floats:
 def curvatures(p: float) -> tuple[float, float]:
     r"""Return (a, b): the surrogate's derivative is :math:`den \cdot u^a - num \cdot u^{-b}` in the change u of an entry.
 
-    For p up to 1 the divergence is convex in the mean and Jensen's inequality gives a = 1 - p, b = p; beyond, its
+    For p up to 1, the divergence is convex in the mean, and Jensen's inequality gives a = 1 - p, b = p. For larger p, its
     concave part is replaced by its tangent, which gives a = 0 (Févotte & Idier 2011, with beta = 2 - p).
     """
     return max(1.0 - p, 0.0), p

@@ -1,6 +1,7 @@
-"""The einsum of a relation: which letters are data, which are summed, how large each factor is, and a factor as a matrix.
+"""The einsum of a relation: its data letters and summed letters, the sizes of its factors, and factors as matrices.
 
-`Layout` has one row for every index of a factor's data letters and one column for every index of its summed letters.
+A `Layout` arranges a factor as a matrix, with one row for every index of its data letters and one column for every index of
+its summed letters.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.factor.coupled.divergence import Floats
+from tacit.factor.arrays import Floats
 from tacit.validation import check_count
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Spec:
     inputs : tuple of str
         The letters of every factor.
     output : str
-        The letters of the data, one an axis.
+        The letters of the data, one per axis.
     """
 
     inputs: tuple[str, ...]
@@ -64,7 +65,7 @@ class Spec:
 
     @classmethod
     def parse(cls, text: object, n_factors: int, order: int) -> Spec:
-        """Read an einsum for so many factors and data of so many axes, or raise and point at what is wrong."""
+        """Read an einsum for `n_factors` factors and data with `order` axes; raise an error that names the mistake."""
         if not isinstance(text, str) or text.count("->") != 1:
             raise InvalidInputError("an einsum with one arrow", parameter(text), EXAMPLE)
         left, output = text.replace(" ", "").split("->")
@@ -92,7 +93,7 @@ class Spec:
                 raise InvalidInputError(
                     f"no letter twice in one group of {text!r}",
                     words(f"{twice[0]!r} twice in {group!r}"),
-                    "Diagonals are no models here; use another letter.",
+                    "Diagonals are not supported; use another letter.",
                 )
         for letter in output:
             if letter not in left:
@@ -128,7 +129,7 @@ def checked_ranks(ranks: object, relations: Sequence[Relation]) -> dict[str, int
 
 
 def factor_shapes(relations: Sequence[Relation], ranks: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every factor by name; raise where two relations need different ones."""
+    """Return the shape of every factor by name; raise if two relations need different shapes."""
     shapes: dict[str, tuple[int, ...]] = {}
     first: dict[str, str] = {}
     for relation in relations:
@@ -137,9 +138,9 @@ def factor_shapes(relations: Sequence[Relation], ranks: Mapping[str, int]) -> di
             shape = tuple(sizes[letter] for letter in letters)
             if shapes.setdefault(factor, shape) != shape:
                 raise InvalidInputError(
-                    f"one size for the factor {factor!r}: {shapes[factor]} in {first[factor]!r}",
+                    f"the same shape of the factor {factor!r} in all relations: {shapes[factor]} in {first[factor]!r}",
                     words(f"{shape} in {relation.name!r} ({relation.spec.text})"),
-                    "Factors with one name are one factor: rename it, or make the data and ranks agree.",
+                    "Factors with the same name are the same factor: rename it, or make the data and ranks agree.",
                 )
             first.setdefault(factor, relation.name)
     return shapes
@@ -147,14 +148,14 @@ def factor_shapes(relations: Sequence[Relation], ranks: Mapping[str, int]) -> di
 
 @dataclass(frozen=True)
 class Layout:
-    """Which axes of a factor make its rows.
+    """Arrangement of a factor as a matrix.
 
     Parameters
     ----------
     order : tuple of int
         The factor's axes, those of the rows first.
     data : int
-        How many of them make the rows.
+        Number of axes that make the rows.
     """
 
     order: tuple[int, ...]
@@ -178,6 +179,6 @@ class Layout:
         return factor.transpose(self.order).reshape(self.size(factor.shape))
 
     def back(self, rows: Floats, shape: tuple[int, ...]) -> Floats:
-        """Return what `rows` was made from."""
+        """Return the factor for a matrix that `rows` made."""
         arranged = rows.reshape([shape[axis] for axis in self.order])
         return np.ascontiguousarray(arranged.transpose(np.argsort(self.order)))

@@ -1,24 +1,31 @@
-"""Keeping some cells of a relation out of a fit, and scoring a model by them."""
+"""Holding cells of a relation out of a fit, and scoring a model on them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tacit.data.split import held_out_cells
 from tacit.errors import InvalidInputError, Undisclosed, parameter, words
+from tacit.factor.arrays import Floats
 from tacit.factor.coupled.cells import Coords, in_kept, is_among, keys
-from tacit.factor.coupled.divergence import Floats, divergence
+from tacit.factor.coupled.divergence import divergence
 from tacit.factor.coupled.relation import Relation
 
+if TYPE_CHECKING:
+    from tacit.factor.coupled.plain.estimator import FittedFactors
+    from tacit.factor.coupled.private.fitted import PrivateFactors
+
 ZEROS_PER_STORED = 5
-"""Of sparse data whose other cells are zeros, so many zeros are held out for every stored cell."""
+"""Zeros held out per stored cell, for sparse data whose other cells are zeros. Set by hand: enough for an area under the ROC
+curve, without listing all zeros."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldOut(Undisclosed):
-    """Cells that a fit does not see.
+    """Cells that are held out of a fit.
 
     Parameters
     ----------
@@ -32,26 +39,26 @@ class HeldOut(Undisclosed):
     cells: Coords
     values: Floats
 
-    def scores(self, model: Any) -> dict[str, float]:
-        """Return RMSE, mean divergence and, where some cells are zero and some are not, the area under the ROC curve."""
+    def scores(self, model: FittedFactors | PrivateFactors) -> dict[str, float]:
+        """Return RMSE, mean divergence and, if some cells are zero and some are not, the area under the ROC curve."""
         from sklearn.metrics import roc_auc_score
 
-        found = model.predict(self.relation.name, self.cells)
+        predicted = model.predict(self.relation.name, self.cells)
         scores = {
-            "rmse": float(np.sqrt(np.mean((found - self.values) ** 2))),
-            "divergence": float(divergence(self.values, found, self.relation.power).mean()),
+            "rmse": float(np.sqrt(np.mean((predicted - self.values) ** 2))),
+            "divergence": float(divergence(self.values, predicted, self.relation.power).mean()),
         }
         present = self.values > self.values.min()
         if (self.values <= 0).any() and (self.values > 0).any() and self.values.min() >= 0:
-            scores["auc"] = float(roc_auc_score(present, found))
+            scores["auc"] = float(roc_auc_score(present, predicted))
         return scores
 
 
 def hold_out(relation: Relation, share: float, *, random_state: int = 0) -> HeldOut:
-    """Choose cells at random to keep out of a fit **without** privacy: the choice depends on the cells' places and a seed.
+    """Choose random cells to hold out of a fit **without** privacy: the choice depends on the cells' places and a seed.
 
-    Of dense data, and of data of which only the stored cells are known, `share` of the known cells. Of sparse data whose other
-    cells are zeros, `share` of the stored cells and five times as many zeros.
+    For dense data, and for data with ``observed="stored"``, it holds out the fraction `share` of the known cells. For sparse
+    data whose other cells are zeros, it holds out the fraction `share` of the stored cells, and five times as many zeros.
 
     Examples
     --------
@@ -82,8 +89,25 @@ def hold_out(relation: Relation, share: float, *, random_state: int = 0) -> Held
     return HeldOut(relation.without(chosen), chosen, known)
 
 
+def hold_out_by_key(relation: Relation, share: float, *, key: bytes | None = None) -> HeldOut:
+    """Choose cells to hold out of a fit **with** privacy: each by its place and a secret key (`tacit.data.split`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit import Relation
+    >>> from tacit.factor.coupled.held_out import hold_out_by_key
+    >>> kept = hold_out_by_key(Relation(np.ones((20, 10)), "ir,jr->ij", ("a", "b")), 0.1)
+    >>> kept.relation.n_observed + len(kept.cells)
+    200
+    """
+    cells, values = relation.known_cells()
+    out = held_out_cells(cells, fraction=share, key=key)
+    return HeldOut(relation.without(cells[out]), cells[out], values[out])
+
+
 def _zeros(relation: Relation, stored: Coords, count: int, rng: np.random.Generator) -> Coords:
-    """Draw known cells that are not stored; fewer than asked for where there are few."""
+    """Draw known cells that are not stored; fewer than `count` if there are few."""
     drawn = np.stack([rng.integers(0, size, 2 * count) for size in relation.shape], axis=1).astype(np.int32)
     _, first = np.unique(keys(drawn, relation.shape), return_index=True)
     drawn = drawn[np.sort(first)]

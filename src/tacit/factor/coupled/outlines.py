@@ -14,13 +14,14 @@ from tacit.factor.coupled.relation import Relation
 from tacit.privacy.fingerprint import fingerprint
 
 CELLS = "*"
-"""The gaps of a relation of which single cells are not known."""
+"""The value of `Outline.gaps` for a relation with single unknown cells."""
 RESERVED = ";,=@"
+"""Characters that separate the parts of an outline's text."""
 
 
 @dataclass(frozen=True)
 class Outline:
-    """What all sites know about a relation of one of them.
+    """The public description of one site's relation, known to all sites.
 
     Parameters
     ----------
@@ -31,14 +32,14 @@ class Outline:
     power : float
         Of the divergence.
     gaps : str
-        "*" if single cells are not known, else the letters of the axes of which some entities are not known at all. Empty for a
+        "*" if single cells are unknown, otherwise the letters of the axes with entities that are wholly unknown. Empty for a
         relation with protected entities: which of its cells are known is private.
     entities : mapping of factor to str
-        A digest of the list of entities, for factors that sites share: equal lists in equal order have equal digests.
+        A digest of the list of entities, for shared factors: equal lists in the same order have equal digests.
     content : str
-        A digest of the data, for relations that are public and held by every site.
+        A digest of the data, for public relations, which all sites hold.
     private : str
-        The factor of the protected entities, for relations that have it in a private model.
+        In a private model, the factor of the protected entities, if the relation has it.
     """
 
     site: str
@@ -81,7 +82,7 @@ class Outline:
 
     @property
     def text(self) -> str:
-        """The outline as a line: of a job, and for people."""
+        """The outline as one line of text, for a job."""
         known = [f"{name}@{digest}" for name, digest in self.entities.items()]
         parts = {
             "site": self.site,
@@ -99,7 +100,7 @@ class Outline:
 
     @classmethod
     def parse(cls, line: str) -> Outline:
-        """Read what `text` wrote."""
+        """Read a line that `text` wrote."""
         parts = dict(part.partition("=")[::2] for part in line.strip().split("; "))
         try:
             shape = tuple(int(size) for size in parts["shape"].split(","))
@@ -118,11 +119,11 @@ class Outline:
             ) from None
 
     def stand_in(self) -> Relation:
-        """Return a relation of this outline with one cell in it: for what depends on nothing else."""
+        """Return a relation with this outline and one cell, for code that depends on the outline only."""
         cell = (np.zeros((1, len(self.shape)), np.int64), np.ones(1), self.shape)
-        # zeros that are not stored have a short form under Euclid and KL only
+        # only Euclid and KL can treat cells that are not stored as zeros
         observed = "stored" if self.private or self.gaps == CELLS or self.power not in (0, 1) else "all"
-        found = Relation(
+        relation = Relation(
             cell,
             self.einsum,
             self.factors,
@@ -131,11 +132,11 @@ class Outline:
             name=f"{self.name} of {self.site}",
         )
         if self.gaps and self.gaps != CELLS:
-            found.keep = tuple(
+            relation.keep = tuple(
                 np.ones(size, bool) if letter in self.gaps else None
-                for letter, size in zip(found.spec.output, self.shape, strict=True)
+                for letter, size in zip(relation.spec.output, self.shape, strict=True)
             )
-        return found
+        return relation
 
 
 class Site:
@@ -145,9 +146,9 @@ class Site:
     ----------
     name : str
     relations : Relation or sequence of Relation
-        Its own.
+        This site's relations.
     outlines : sequence of Outline
-        Of all sites' relations, the same everywhere; the sites in the order of their first.
+        The outlines of all sites' relations, the same at all sites. Sites are ordered by their first outline.
     """
 
     def __init__(self, name: str, relations: Any, outlines: Sequence[Outline]) -> None:
@@ -163,12 +164,12 @@ class Site:
 
     @property
     def place(self) -> int:
-        """The place of this one among them."""
+        """The index of this site in `names`."""
         return self.names.index(self.name)
 
     @property
     def n_cells(self) -> int:
-        """Number of known cells here."""
+        """Number of known cells at this site."""
         return sum(relation.n_observed for relation in self.relations)
 
     def arrays(self) -> list[Any]:
@@ -176,7 +177,7 @@ class Site:
         return arrays_of(self.relations)
 
     def everyone(self) -> list[list[Relation]]:
-        """Return every site's relations: this one's own, and stand-ins of the others'."""
+        """Return every site's relations: this site's own, and stand-ins for those of the others."""
         return [
             self.relations
             if site == self.name
@@ -185,18 +186,18 @@ class Site:
         ]
 
     def _check_own(self) -> None:
-        """Refuse data that is not what the others were told."""
-        told = [outline for outline in self.outlines if outline.site == self.name]
-        if not self.relations or len(told) != len(self.relations):
+        """Raise unless the relations fit the outlines that the others have."""
+        stated = [outline for outline in self.outlines if outline.site == self.name]
+        if not self.relations or len(stated) != len(self.relations):
             raise InvalidInputError(
-                f"{len(told)} relations from {self.name}, as the job says",
+                f"{len(stated)} relations from {self.name}, as stated in the job",
                 words(f"{len(self.relations)}"),
                 "Give the relations that were described to the other parties.",
             )
-        for relation, outline in zip(self.relations, told, strict=True):
+        for relation, outline in zip(self.relations, stated, strict=True):
             if outline.private and outline.private not in relation.factors:
                 raise InvalidInputError(
-                    f"a relation with {outline.private!r} from {self.name}, as the job says",
+                    f"a relation with {outline.private!r} from {self.name}, as stated in the job",
                     words("one without"),
                     "Give the relations in the order in which they were described to the other parties.",
                 )
@@ -210,16 +211,16 @@ class Site:
             for what in ("name", "einsum", "factors", "shape", "power", "gaps", "content"):
                 if getattr(mine, what) != getattr(outline, what):
                     raise InvalidInputError(
-                        f"{what} {getattr(outline, what)!r} of {outline.name!r} from {self.name}, as the job says",
+                        f"{what} {getattr(outline, what)!r} of {outline.name!r} from {self.name}, as stated in the job",
                         parameter(getattr(mine, what)),
-                        "Use the data that was described to the others, or have the job made anew.",
+                        "Use the data that was described to the others, or make a new job.",
                     )
 
 
 def check_outlines(outlines: Sequence[Outline], parties: Sequence[str], private: str | None) -> None:
     """Raise unless the sites' relations fit together; errors name the party.
 
-    `private` is the factor of the protected entities, if some are: relations without it must be public, and the same.
+    `private` is the factor of the protected entities, or None. Relations without it must be public, and the same at all sites.
     """
     if list(dict.fromkeys(outline.site for outline in outlines)) != list(parties):
         raise InvalidInputError(
@@ -229,46 +230,47 @@ def check_outlines(outlines: Sequence[Outline], parties: Sequence[str], private:
         )
     lists: dict[str, tuple[str, str]] = {}
     public: dict[str, dict[str, str]] = {party: {} for party in parties}
-    kinds: dict[str, list[tuple[Any, ...]]] = {party: [] for party in parties}
     for outline in outlines:
         protected = private if private is not None and private in outline.factors else ""
         if outline.private != protected:
             raise InvalidInputError(
                 f"an outline of {outline.name!r} from {outline.site} for a model that protects {private or 'nobody'}",
                 words(f"one for a model that protects {outline.private or 'nobody'}"),
-                f"Have it made again with `tacit parties outline --private {private}`: without it, an outline is read off the "
-                "private data."
+                f"Ask for it again, made with `tacit parties outline --private {private}`: without this option, an outline "
+                "depends on the private data."
                 if protected
-                else "Have it made again without --private.",
+                else "Ask for it again, made without --private.",
             )
-    if private is None:  # where some entities are protected, which factors are shared is a setting
+    if private is None:  # in a private model, the shared factors are a setting
         _check_sizes(outlines)
     for outline in outlines:
         for factor, digest in outline.entities.items():
             first = lists.setdefault(factor, (digest, outline.site))
             if first[0] != digest:
                 raise InvalidInputError(
-                    f"the entities of {factor!r} from {outline.site} as {first[1]} has them",
-                    words("others, or another order"),
+                    f"the entities of {factor!r} from {outline.site} to be those of {first[1]}",
+                    words("other entities, or another order"),
                     f"Give both the same file of names for {factor!r}.",
                 )
         if private is not None and private not in outline.factors:
             public[outline.site][outline.name] = outline.content
-        elif private is not None:
-            kinds[outline.site].append((outline.einsum, outline.factors, outline.power))
     for party in parties:
-        if kinds[party] != kinds[parties[0]]:
+        if private is not None and not any(outline.site == party and outline.private for outline in outlines):
             raise InvalidInputError(
-                f"the same private relations from {party} as from {parties[0]}: {kinds[parties[0]]}",
-                parameter(kinds[party]),
-                "Give every party's relations in the same order, with the same einsums, factors and divergences.",
+                f"a relation with {private!r} from {party}",
+                words("public ones only"),
+                "Public relations are given to all parties: a party that has no others does not take part.",
             )
-        odd = [name for name, content in public[party].items() if not content]
-        if odd or public[party] != public[parties[0]]:
+        unstated = [name for name, content in public[party].items() if not content]
+        if unstated or public[party] != public[parties[0]]:
             raise InvalidInputError(
                 f"the same public relations (those without {private!r}) from {party} as from {parties[0]}",
-                words(f"{odd[0]!r}, which is not described as public" if odd else ", ".join(public[party]) or "none"),
-                "Public relations are given to every party, with the same data.",
+                words(
+                    f"{unstated[0]!r}, which is not described as public"
+                    if unstated
+                    else ", ".join(public[party]) or "none"
+                ),
+                "Give every party the same public relations, with the same data.",
             )
 
 
@@ -281,19 +283,19 @@ def _check_sizes(outlines: Sequence[Outline]) -> None:
             first = seen.setdefault(factor, (sizes, outline.site))
             if first[0] != sizes:
                 raise InvalidInputError(
-                    f"as many entities of {factor!r} from {outline.site} as from {first[1]}: {first[0]}",
+                    f"the same number of entities of {factor!r} from {outline.site} as from {first[1]}: {first[0]}",
                     parameter(sizes),
-                    "Factors with one name are one factor: give all parties its whole list of entities, or rename it.",
+                    "Factors with the same name are the same factor: give all parties its whole list of entities, or rename it.",
                 )
 
 
 def arrays_of(relations: Sequence[Relation]) -> list[Any]:
-    """Return what the relations hold, as arrays."""
-    found: list[Any] = []
+    """Return the data of the relations, as arrays."""
+    arrays: list[Any] = []
     for relation in relations:
         parts = (relation.dense, relation.mask, relation.coords, relation.values, relation.holes, *relation.keep)
-        found += [np.asarray(part) for part in parts if part is not None]
-    return found
+        arrays += [np.asarray(part) for part in parts if part is not None]
+    return arrays
 
 
 def _gaps(relation: Relation) -> str:

@@ -1,7 +1,7 @@
-"""What a relation's factors predict: for single cells, for all cells, and sums over all cells without listing them.
+"""Predictions of a relation's factors: for single cells, for all cells, and sums over all cells without listing them.
 
-For the sums, each factor is first reduced over the letters that only it has, so the cost is that of the factors and not of
-the tensor: column sums for the means, Gram matrices for their squares.
+For the sums, each factor is first summed over the letters that only it has: column sums for the means, Gram matrices for their
+squares. So the cost depends on the sizes of the factors, not on the size of the tensor.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.factor.arrays import Floats
 from tacit.factor.coupled.cells import Coords
-from tacit.factor.coupled.divergence import Floats
 from tacit.factor.coupled.einsum import Spec
 
 BLOCK_NUMBERS = 1 << 21
-"""Most numbers gathered at once."""
+"""Most numbers gathered at the same time: 16 MB. It bounds the memory and does not change results."""
 Keep = Sequence[NDArray[np.bool_] | None]
 
 
@@ -27,18 +27,18 @@ def reconstruct(spec: Spec, factors: tuple[Floats, ...]) -> Floats:
 
 
 def reconstruct_at(spec: Spec, factors: tuple[Floats, ...], cells: Coords) -> Floats:
-    """Return some cells, one a row of `cells`: the cost is that of the cells, whatever the size of the tensor."""
-    found = np.empty(len(cells))
+    """Return some cells, one per row of `cells`; the cost depends on the number of cells, not on the size of the tensor."""
+    values = np.empty(len(cells))
     for block in blocks(spec, factors, len(cells)):
         text, operands = gathered(spec, factors, cells[block])
-        found[block] = np.einsum(f"{text}->{cell_letter(spec)}", *operands, optimize=True)
-    return found
+        values[block] = np.einsum(f"{text}->{cell_letter(spec)}", *operands, optimize=True)
+    return values
 
 
 def gathered(spec: Spec, factors: tuple[Floats, ...], cells: Coords) -> tuple[str, list[Floats]]:
-    """Return every factor's part that belongs to each cell, and the einsum's left side for them.
+    """Return the part of every factor for each cell, and the left side of the einsum for these parts.
 
-    A factor without data letters, such as a core, is the same for all cells and is left as it is.
+    A factor without data letters, such as a core, is the same for all cells, and is returned unchanged.
     """
     new = cell_letter(spec)
     axis = {letter: place for place, letter in enumerate(spec.output)}
@@ -50,7 +50,7 @@ def gathered(spec: Spec, factors: tuple[Floats, ...], cells: Coords) -> tuple[st
             groups.append(letters)
             operands.append(factor)
             continue
-        # data letters first, so that the gathered axis comes first whatever their places were
+        # data letters first, so that the gathered axis is the first one
         order = [place for place, letter in enumerate(letters) if letter in axis]
         order += [place for place, letter in enumerate(letters) if letter not in axis]
         arranged = factor.transpose(order)
@@ -65,7 +65,7 @@ def cell_letter(spec: Spec) -> str:
 
 
 def blocks(spec: Spec, factors: tuple[Floats, ...], n_cells: int) -> list[slice]:
-    """Cut a list of cells into ranges whose gathered factors fit into the cache."""
+    """Divide a list of cells into ranges whose gathered factors fit into the cache."""
     sizes = {
         letter: size
         for group, factor in zip(spec.inputs, factors, strict=True)
@@ -82,7 +82,7 @@ def in_order(names: tuple[str, ...], factors: Mapping[str, Floats]) -> tuple[Flo
 
 
 def contract(operands: Sequence[tuple[str, Floats]], output: str) -> Floats:
-    """Return the einsum of `operands`, each a group of letters and an array, after summing what only one of them has."""
+    """Return the einsum of `operands` (letters and array), after summing each over the letters that only it has."""
     if not operands:
         return np.ones(())
     reduced = []
@@ -116,7 +116,7 @@ def mean_gradient(spec: Spec, factors: Sequence[Floats], keep: Keep, place: int)
 def square_gram(spec: Spec, factors: Sequence[Floats], keep: Keep, place: int) -> Floats | None:
     """Return G such that half of `total_square` is ``1/2 v'Gv`` for every row v of the factor at `place`.
 
-    A row has fixed data letters; its entries run over the summed letters. None where the rows have different Grams.
+    A row has fixed data letters; its entries run over the summed letters. None if the rows have different Gram matrices.
     """
     own = spec.inputs[place]
     data = spec.data_letters(place)
@@ -127,7 +127,7 @@ def square_gram(spec: Spec, factors: Sequence[Floats], keep: Keep, place: int) -
     copies = _primed(spec)
     free = "".join(letter for letter in summed if letter not in shared)
     others = _doubled(spec, [(at, array) for at, array in enumerate(factors) if at != place], keep, data)
-    # a summed letter of this factor alone: the mean adds the entries up, so all pairs of them count
+    # a summed letter that only this factor has: the mean adds up the entries, so all pairs of them count
     sizes = dict(zip(own, factors[place].shape, strict=True))
     others += [(letter, np.ones(sizes[letter])) for letter in free]
     others += [(copies[letter], np.ones(sizes[letter])) for letter in free]
@@ -148,7 +148,7 @@ def square_gradient(spec: Spec, factors: Sequence[Floats], keep: Keep, place: in
 
 
 def _primed(spec: Spec) -> dict[str, str]:
-    """Give every summed letter a second one that the einsum does not use."""
+    """Return, for every summed letter, another letter that the einsum does not use."""
     spare = (chr(code) for code in range(0x61, 0x61 + 26))
     upper = (chr(code) for code in range(0x41, 0x41 + 26))
     unused = [letter for source in (upper, spare) for letter in source if letter not in spec.text]
@@ -158,7 +158,7 @@ def _primed(spec: Spec) -> dict[str, str]:
 def _weighted(
     spec: Spec, placed: Iterable[tuple[int, Floats]], keep: Keep, *, without: int | None = None
 ) -> list[tuple[str, Floats]]:
-    """Return the factors' letters and arrays, with hidden slices set to zero in one factor each."""
+    """Return the factors' letters and arrays. Each hidden slice is set to zero in one factor."""
     own = "" if without is None else spec.inputs[without]
     pending = {
         letter: kept for letter, kept in zip(spec.output, keep, strict=True) if kept is not None and letter not in own
@@ -178,7 +178,7 @@ def _weighted(
 def _doubled(
     spec: Spec, placed: list[tuple[int, Floats]], keep: Keep, data: str, *, without: int | None = None
 ) -> list[tuple[str, Floats]]:
-    """Return every factor twice, the second time with other summed letters, joined where they share private data letters."""
+    """Return every factor twice, the second time with other summed letters; joined if they have data letters of their own."""
     copies = _primed(spec)
     weighted = _weighted(spec, placed, keep, without=without)
     own = "" if without is None else spec.inputs[without]

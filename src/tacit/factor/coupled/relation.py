@@ -1,4 +1,4 @@
-"""A relation: one matrix or tensor, which of its cells are known, and the factors that explain it."""
+"""A relation: one matrix or tensor, the set of its known cells, and its factors."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
+from tacit.factor.arrays import Floats
 from tacit.factor.coupled.cells import (
     AllBut,
     Coords,
@@ -21,12 +22,12 @@ from tacit.factor.coupled.cells import (
     is_among,
     refuse_duplicates,
 )
-from tacit.factor.coupled.divergence import Floats, checked_power
+from tacit.factor.coupled.divergence import checked_power
 from tacit.factor.coupled.einsum import Spec
-from tacit.validation import check_positive
+from tacit.validation import check_positive, refuse_dates
 
 FLOOR = 1e-2
-"""Zeros under Itakura-Saito become this share of the smallest positive value."""
+"""Zeros under Itakura-Saito become this fraction of the smallest positive value. Set by hand: smaller values cost more."""
 
 
 def as_relation_data(data: Any, name: str) -> tuple[tuple[int, ...], Floats | None, Coords | None, Floats | None]:
@@ -55,7 +56,8 @@ def as_relation_data(data: Any, name: str) -> tuple[tuple[int, ...], Floats | No
 
 
 def _finite(data: Any, name: str, *, unknown: bool = False) -> Floats:
-    """Return numbers as floats; NaN is left for later where it may stand for a cell that is not known."""
+    """Return numbers as floats; with `unknown`, NaN is accepted, because the cell may be unknown."""
+    refuse_dates(data, f"data in {name!r}")
     try:
         array = np.array(data, dtype=np.float64, order="C")
     except (TypeError, ValueError):
@@ -70,24 +72,25 @@ def _finite(data: Any, name: str, *, unknown: bool = False) -> Floats:
 class Relation:
     r"""One matrix or tensor of data, as an einsum over named factors.
 
-    Factors with the same name are the same factor, in this relation and in others: that is what couples relations.
+    Factors with the same name are the same factor, in this relation and in others. This couples relations.
 
     Parameters
     ----------
     data : array_like, scipy sparse array or ``(coords, values, shape)``
-        Dense, or sparse of any order. In the triple `coords` has one stored cell a row and one column an axis, `values` one
-        number a cell. A cell may be stored once only: repetitions are refused.
+        Dense, or sparse of any order. In the triple, `coords` has one row per stored cell and one column per axis, and `values`
+        one number per cell. A cell may be stored only once.
     einsum : str
-        How the factors make the data: ``"ir,jr->ij"`` (a matrix), ``"ir,jr,kr->ijk"`` (CP), ``"ir,js,kt,rst->ijk"`` (Tucker, with
+        The model of the data: ``"ir,jr->ij"`` (a matrix), ``"ir,jr,kr->ijk"`` (CP), ``"ir,js,kt,rst->ijk"`` (Tucker, with
         its core as the last factor), or anything else that sums products. No factor may be named twice in one relation.
     factors : sequence of str
         The factors' names, in the order of the einsum.
     observed : {"all", "stored"}, boolean mask or AllBut, default="all"
         Which cells are known. With "all", cells that are not stored are zeros; with "stored" they are unknown.
     divergence : {"kl", "euclid", "itakura-saito"} or float, default="kl"
-        What a misfit costs; a number is the power p in [0, 2].
-    dispersion : float, default=1.0
-        Its cost is divided by this: the larger, the less this relation counts.
+        The loss; a number is the power p in [0, 2].
+    dispersion : float, optional
+        The loss of this relation is divided by this: the larger, the less weight it has. If not given, it is 1, unless the
+        model estimates it.
     name : str, optional
         The factors' names joined, if not given.
 
@@ -98,8 +101,11 @@ class Relation:
         The parsed einsum.
     power : float
         The p of the divergence.
+    dispersion : float
+    has_dispersion : bool
+        Whether the dispersion was given.
     dense : ndarray or None
-        The data if it is dense, with zeros where it is not known.
+        The data if it is dense, with zeros in unknown cells.
     mask : ndarray of bool or None
         Which cells of `dense` are known; None if all are.
     coords, values : ndarray or None
@@ -107,7 +113,7 @@ class Relation:
     stored_only : bool
         Whether cells that are not stored are unknown.
     holes : ndarray of shape (n, order)
-        Sparse data: the single cells that are not known.
+        Sparse data: the single unknown cells.
     keep : tuple of (ndarray of bool or None)
         Sparse data: for every axis, which entities have known cells; None if all have.
     n_observed : int
@@ -115,7 +121,7 @@ class Relation:
 
     Notes
     -----
-    Itakura-Saito has no value at zero: there, zeros are raised to a hundredth of the smallest positive value, with a warning.
+    Itakura-Saito has no value at zero. Zeros are replaced by a hundredth of the smallest positive value, with a warning.
 
     Examples
     --------
@@ -137,7 +143,7 @@ class Relation:
         *,
         observed: Any = None,
         divergence: str | float = "kl",
-        dispersion: float = 1.0,
+        dispersion: float | None = None,
         name: str | None = None,
     ) -> None:
         self.factors = _checked_names(factors)
@@ -147,7 +153,8 @@ class Relation:
         self.stored_only = False
         self.spec = Spec.parse(einsum, len(self.factors), len(self.shape))
         self.power = checked_power(divergence)
-        self.dispersion = check_positive(dispersion, "dispersion")
+        self.has_dispersion = dispersion is not None
+        self.dispersion = 1.0 if dispersion is None else check_positive(dispersion, "dispersion")
         self.holes: Coords = np.zeros((0, len(self.shape)), np.int32)
         self.keep: tuple[NDArray[np.bool_] | None, ...] = (None,) * len(self.shape)
         self._observe(checked_observed(observed, self.shape))
@@ -159,7 +166,7 @@ class Relation:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the data is held by its stored cells."""
+        """Whether the data is represented by its stored cells."""
         return self.dense is None
 
     @property
@@ -173,7 +180,7 @@ class Relation:
         return math.prod(kept) - len(self.holes)
 
     def stored(self) -> tuple[Coords, Floats]:
-        """Return the stored cells that are known, and their values; of dense data, all known cells."""
+        """Return the stored cells that are known, and their values; for dense data, all known cells."""
         if self.dense is None:
             assert self.coords is not None
             assert self.values is not None
@@ -183,7 +190,7 @@ class Relation:
         return cells, self.dense[known]
 
     def known_cells(self, *, most: int = 50_000_000) -> tuple[Coords, Floats]:
-        """Return every known cell and its value, zeros too; refused beyond `most` cells."""
+        """Return every known cell and its value, zeros included; raise if there are more than `most` cells."""
         if self.dense is not None or self.stored_only:
             return self.stored()
         if math.prod(self.shape) > most:
@@ -202,7 +209,7 @@ class Relation:
         return np.argwhere(known).astype(np.int32), table[known]
 
     def without(self, cells: Any) -> Relation:
-        """Return the same relation with these cells unknown too; the data is not copied."""
+        """Return the same relation with these cells also unknown; the data is not copied."""
         hidden = checked_cells(cells, self.shape, "the cells to hide")
         other = copy.copy(self)
         if self.dense is not None:
@@ -217,7 +224,7 @@ class Relation:
         return other
 
     def as_sparse(self, *, holes: bool = True) -> Relation:
-        """Return the same relation by its non-zero cells; without `holes`, as if the cells that are not known were zeros."""
+        """Return the same relation in sparse form; without `holes`, unknown cells become zeros."""
         other = copy.copy(self)
         if self.dense is not None:
             if self.mask is not None and holes:
@@ -228,7 +235,7 @@ class Relation:
         return other
 
     def _observe(self, observed: str | AllBut | NDArray[np.bool_]) -> None:
-        """Hide what is not known."""
+        """Hide the unknown cells."""
         if self.dense is not None:
             if isinstance(observed, AllBut):
                 self.holes, self.keep = observed.resolved(self.shape)
@@ -249,7 +256,7 @@ class Relation:
         self._check_some_known()
 
     def _drop(self, hidden: Coords) -> None:
-        """Forget stored cells that are not known."""
+        """Remove stored cells that are unknown."""
         assert self.coords is not None
         assert self.values is not None
         known = in_kept(self.coords, self.keep) & ~is_among(self.coords, hidden, self.shape)
@@ -261,18 +268,18 @@ class Relation:
             raise InvalidInputError(
                 f"at least one known cell in {self.name!r}",
                 words("none"),
-                "Leave the relation out, or observe some of it.",
+                "Leave the relation out, or observe some of its cells.",
             )
 
     def _check_values(self) -> None:
-        """Refuse what the divergence has no value for."""
+        """Raise if the divergence is not defined for a value."""
         known = self.values if self.dense is None else (self.dense if self.mask is None else self.dense[self.mask])
         assert known is not None
         if np.isnan(known).any():
             raise InvalidInputError(
                 f"numbers in all known cells of {self.name!r}",
                 words("NaN"),
-                "Say which cells are not known, for example observed=~numpy.isnan(data).",
+                "State which cells are known, for example observed=~numpy.isnan(data).",
             )
         if self.dense is not None and self.mask is not None:
             self.dense = np.where(self.mask, self.dense, 0.0)
@@ -286,7 +293,7 @@ class Relation:
             raise InvalidInputError(
                 f'divergence="euclid" or "kl" for {self.name!r}: sparse data whose other cells are zeros',
                 parameter(self.power),
-                'Only these two can treat cells that are not stored as zeros: use observed="stored", or give a dense array.',
+                'Only these two can treat cells that are not stored as zeros: use observed="stored" or a dense array.',
             )
         if self.power == 2:
             self._raise_zeros(known)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from tacit.channel import Choose, Outcome, Program
 from tacit.data.split import held_out_by_seed
 from tacit.errors import InvalidInputError, parameter
-from tacit.estimators.rows import clip_rows
+from tacit.estimators.input import clip_rows
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.nnls import solve_rows
-from tacit.factor.nmf.private import PrivateNMF, dictionary_of
+from tacit.factor.nmf.private import PrivateNMF
 from tacit.factor.noisy_moments.centred import SPLIT, centred_moments_program
 from tacit.factor.row_table import Table
 from tacit.measure import held_out_error, topic_coherence
@@ -133,6 +133,7 @@ def _choose_privately(model: PrivateNMF, X: Any, ranks: Sequence[int], cost: flo
     with chosen._fitting():
         chosen.components_, chosen.n_features_in_ = found["components"], model.n_features_in_
         chosen.guarantee_, chosen._has_released = model.guarantee_, True
+        chosen.clipped_fraction_ = model.clipped_fraction_
     return RankChoice(rank, None, chosen, chosen.guarantee_)
 
 
@@ -140,11 +141,12 @@ def _rank_program(X: Any, model: PrivateNMF, ranks: Sequence[int], cost: float) 
     found = yield from centred_moments_program(
         X,
         row_norm=model.row_norm,
-        max_columns=model.max_columns,
+        max_columns=model._most_columns(X),
         outliers=model.outliers,
+        own_variance=not model._wants_topics(X),
     )
     moments = found.public["moments"]
-    candidates = [dictionary_of(moments, rank, X.shape[1], model.random_state) for rank in ranks]
+    candidates = [model._dictionary(moments, X, rank) for rank in ranks]
     rows = clip_rows(X, model.row_norm)
     scores = [
         -float(_errors(rows, T, model.row_norm).sum()) - cost * rank * moments.count

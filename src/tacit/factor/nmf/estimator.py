@@ -20,7 +20,15 @@ from tacit.factor.nmf.pd_nmf import merge_program, topic_program
 from tacit.factor.nmf.program import NMFSettings, batch_program, nmf_program
 from tacit.factor.nmf.start import checked_start, nndsvd_program, random_program
 from tacit.factor.row_table import Table
-from tacit.validation import check_choice, check_count, check_non_negative, check_positive, check_rate, check_seed
+from tacit.validation import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_non_negative,
+    check_positive,
+    check_rate,
+    check_seed,
+)
 
 SCHEDULES = ("sweep", "topic")
 
@@ -84,8 +92,11 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
         The starting dictionary. Among holders all follow from totals: "nndsvd" by a singular value decomposition of all rows,
         "merge-local" by factorising the topics that each holder found alone (PD-NMF-Init), "random" from the seed.
     schedule : {"sweep", "topic"}, default="sweep"
-        One exchange a sweep, or one a topic as in PD-NMF-Iter, without extrapolation and without outliers. Both end at the same
-        kind of point.
+        One exchange per sweep, or one per topic as in PD-NMF-Iter, without extrapolation and without outliers. Both end at
+        the same kind of point.
+    simplex : bool, default=False
+        With ``schedule="topic"``: project every topic onto the simplex after its update, so that its entries sum to 1, as
+        Algorithm 1 of Tsikhanovich et al. prints it. For reproduction: the objective may rise.
     max_iter : int, default=200
         Most sweeps.
     tol : float, default=1e-5
@@ -97,14 +108,16 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
         In `partial_fit`: what the statistics of earlier batches count, at every new batch.
     random_state : int, default=0
         Seed of the random start, and of the randomised SVD.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        The dictionary T. Its rows have unit length if there are no penalties.
+        The dictionary T. Its rows have unit length if there are no penalties, and the sum 1 with `simplex`.
     reconstruction_err_ : float
         Frobenius norm of ``X - W T - R`` on the data last fitted.
-    loss_curve_ : ndarray of shape (n_iter_,)
+    loss_curve_ : ndarray of shape (``n_iter_``,)
         The objective after every sweep; a sweep that was taken back repeats the value before it.
     n_iter_ : int
         Number of sweeps, or of batches.
@@ -141,6 +154,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
     outlier_bound: float = public(default=np.inf)
     init: Any = public(default="nndsvd")
     schedule: str = public(default="sweep")
+    simplex: bool = public(default=False)
     max_iter: int = public(default=200)
     tol: float = public(default=1e-5)
     l1_W: float = public(default=0.0)
@@ -222,6 +236,10 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
             raise InvalidInputError(
                 "no outliers with schedule='topic'", parameter(self.outliers), "Use schedule='sweep'."
             )
+        if schedule != "topic" and settings.simplex:
+            raise InvalidInputError(
+                "simplex=False with schedule='sweep'", parameter(True), "Use schedule='topic', or leave simplex out."
+            )
         X = self._validated(X, reset=True)
         check_components(k, X.shape)
         start = checked_start(self.init, (k, X.shape[1]))
@@ -254,6 +272,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
             dictionary_penalty=Penalty(penalties["l1_T"], penalties["l2_T"]),
             max_iter=check_count(self.max_iter, "max_iter"),
             tol=check_non_negative(self.tol, "tol"),
+            simplex=check_flag(self.simplex, "simplex"),
         )
 
     def _validated(self, X: Any, *, reset: bool) -> Any:

@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from tacit.factor.kernels import gram, hals_sweep, look_ahead, parallel_for
 from tacit.factor.row_table import Table, clean, product_of
 
-TO_CONVERGENCE = 1e-14
-MOST_SWEEPS = 2000
+TO_CONVERGENCE, MOST_SWEEPS = 1e-14, 2000
+"""A row is solved when a sweep changes it by less than this fraction of its first change, in squared norm (1e-7 in norm); and the
+most sweeps. Set by hand."""
 ROUNDS_WITH_OUTLIERS = 500
+"""Most alternations of weights and outliers per row. Set by hand."""
 
 
 @dataclass(frozen=True)
@@ -220,9 +222,30 @@ def solve_dictionary(
         The minimum reached; the objective is this plus what T does not enter.
     """
     columns = np.array(T.T, dtype=np.float64, order="C", copy=None if in_place else True)
+    values = lower_columns(columns, WX, WW, penalty=penalty, most_sweeps=most_sweeps, shrink=shrink)
+    return columns.T, added(values)
+
+
+def lower_columns(
+    columns: NDArray[np.float64],
+    WX: NDArray[np.float64],
+    WW: NDArray[np.float64],
+    *,
+    penalty: Penalty,
+    most_sweeps: int,
+    shrink: float,
+) -> NDArray[np.float64]:
+    """Do what `solve_dictionary` does to some columns of T, given as rows and lowered in place; return the value of each.
+
+    A column's result does not depend on the others, bit by bit.
+    """
     lower = _Descent.of(WW, columns.dtype, penalty, most_sweeps, shrink)
-    values = lower.on_all_cores(np.ascontiguousarray(WX.T), columns)
-    return columns.T, float(np.cumsum(values)[-1])  # a running sum has one order, np.sum has the processor's
+    return lower.on_all_cores(np.ascontiguousarray(WX.T), columns)
+
+
+def added(values: NDArray[np.float64]) -> float:
+    """Add the values of all columns in their order; a running sum has one order, `np.sum` has the processor's."""
+    return float(np.cumsum(values)[-1])
 
 
 class _Descent(NamedTuple):

@@ -8,6 +8,10 @@ total what updates the topic's row of T:
     w_t \leftarrow \frac{[R_t T_t^\top - l_1^W]_+}{\|T_t\|^2 + l_2^W}, \qquad
     T_t \leftarrow \frac{[w_t^\top R_t - l_1^T]_+}{\|w_t\|^2 + l_2^T}, \qquad R_t = X - \sum_{l \ne t} w_l T_l.
 
+With ``simplex`` the topic is then projected onto the simplex of non-negative vectors with the sum 1, as the paper prints
+(line 8). This fixes the scale. It is not the minimiser over the simplex, so the objective may rise; without it the
+scale is fixed at the end, by lengths.
+
 The two sums of a topic (numerator, denominator) do not depend on each other and go in one exchange. A sweep is k
 exchanges, where `nmf_program` needs one; a point that neither can improve is the same for both.
 
@@ -60,11 +64,15 @@ def topic_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
             curved = float(total.denominator[0]) + shared.l2
             if curved > 0:  # else no row uses the topic, and it stays as it is
                 T[t] = np.maximum(total.numerator - shared.l1, 0) / curved
+            if settings.simplex:
+                T[t] = on_simplex(T[t])
         last = 0.5 * float(total.denominator[0]) * float(T[-1] @ T[-1]) - float(total.numerator @ T[-1])
         squared_error = max(0.0, 2 * (float(total.own[0]) + last))
         curve.append(squared_error / 2 + float(total.own[1]) + shared.of(T))
-        if len(curve) > 1 and curve[-2] - curve[-1] <= settings.tol * curve[-1] and settings.tol > 0:
-            break
+        if len(curve) > 1 and settings.tol > 0:
+            gained = curve[-2] - curve[-1]
+            if (abs(gained) if settings.simplex else gained) <= settings.tol * curve[-1]:
+                break
     total = yield Sum(WX=WX, WW=W.T @ W)  # of the last sweep's W: what `partial_fit` goes on from
     public, scale = released(T, total.WX, total.WW, squared_error, settings)
     return Outcome(public={**public, "loss_curve": np.array(curve)}, private={"W": (W * scale).astype(table.dtype)})
@@ -78,6 +86,23 @@ def _residual(
     return table.squares / 2 - float(np.vdot(WX[kept], T[kept])) + float(np.vdot(square, T[kept] @ T[kept].T)) / 2
 
 
+def on_simplex(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the nearest non-negative vector with the sum 1 (Condat 2016, by sorting).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.factor.nmf.pd_nmf import on_simplex
+    >>> on_simplex(np.array([0.9, 0.5, 0.1]))
+    array([0.7, 0.3, 0. ])
+    """
+    descending = np.sort(vector)[::-1]
+    excess = (np.cumsum(descending) - 1) / np.arange(1, len(vector) + 1)
+    kept = int(np.flatnonzero(descending > excess)[-1])
+    projected: NDArray[np.float64] = np.maximum(vector - excess[kept], 0.0)
+    return projected
+
+
 def merge_program(X: Any, n_components: int, *, random_state: int, settings: NMFSettings) -> Step:
     """One holder's view of the start; returns the dictionary and the number of all rows.
 
@@ -85,7 +110,10 @@ def merge_program(X: Any, n_components: int, *, random_state: int, settings: NMF
     """
     random, rows = yield from random_program(X, n_components, random_state=random_state)
     topics = weighted_topics(X, n_components, random_state=random_state, settings=settings)
-    found = yield from nmf_program(topics, random, settings=replace(settings, outliers=None))
+    if settings.simplex:  # as printed: rows of the start sum to 1, and PD-NMF-Iter merges
+        random = random / random.sum(axis=1, keepdims=True)
+    sweeps = topic_program if settings.simplex else nmf_program
+    found = yield from sweeps(topics, random, settings=replace(settings, outliers=None))
     T = np.array(found.public["T"])
     # a topic that no holder's topics use would stay one of zeros
     empty = ~T.any(axis=1)
@@ -98,7 +126,7 @@ def weighted_topics(X: Any, n_components: int, *, random_state: int, settings: N
     size = min(n_components, *X.shape)
     T = nndsvd(X, size, random_state=random_state)[1].astype(np.float64)
     T = T[T.any(axis=1)]
-    own = _alone(nmf_program(X, T, settings=settings))
+    own = _alone((topic_program if settings.simplex else nmf_program)(X, T, settings=settings))
     lengths = np.linalg.norm(own.private["W"].astype(np.float64), axis=0)
     topics: NDArray[np.float64] = lengths[:, None] * own.public["T"]
     return topics

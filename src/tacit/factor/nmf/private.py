@@ -3,40 +3,55 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import TransformerMixin
+from scipy.optimize import nnls
+from scipy.sparse import issparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from tacit.channel import Clear, Outcome, Program, Split, Step, on_public_data, run
-from tacit.errors import InvalidInputError, PrivacyWarning, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.base import learned, public, released
-from tacit.estimators.input import check_components, validated
-from tacit.estimators.private import PrivateFit
-from tacit.estimators.rows import clip_rows, row_norms
+from tacit.estimators.input import check_components, clip_rows, row_norms, validated
+from tacit.estimators.scheduled import ScheduledFit, ScheduledSums
+from tacit.estimators.verdict import Concern, about_columns, about_components, about_parts
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.nnls import solve_rows
-from tacit.factor.nmf.saha_imtiaz import published_program, random_start, rounds_program, unit_ball
+from tacit.factor.nmf.saha_imtiaz import (
+    SahaImtiazSettings,
+    published_program,
+    random_start,
+    rounds_program,
+    unit_ball,
+)
+from tacit.factor.nmf.scheduled import SPLIT as SCHEDULED_SPLIT
+from tacit.factor.nmf.scheduled import scheduled_moments_program
 from tacit.factor.nmf.start import nndsvd
+from tacit.factor.nmf.topics import TOPIC_COLUMNS, topics_of
 from tacit.factor.noisy_moments.centred import SPLIT, CentredMoments, centred_moments_program
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import secure_generator
 from tacit.validation import check_choice, check_count, check_epsilon, check_positive, check_rate, check_seed
 
 METHODS = ("moments", "rounds", "published")
+GOALS = ("auto", "error", "topics")
 SYNTHETIC_ROWS = 4000
+"""Rows that are drawn from the released moments and factorised. Set by hand: more rows follow the moments more closely, take
+longer, and cost no privacy."""
+MOST_COLUMNS = 2000
+"""Default maximum number of columns in the covariance of dense rows, for time and memory."""
 NOISY_START_WEIGHT = 2.0
 """With ``init="noisy"`` the three sums of the start together have this weight, against 1 for all rounds together."""
 
 UNPROTECTED = (
-    "the published algorithm starts from the NNDSVD of the private data without noise, assumes row norms that it does not "
-    "enforce, and uses the exact number of rows"
+    "the published algorithm {start}assumes row norms that it does not enforce, and uses the exact number of rows"
 )
+UNPROTECTED_START = "starts from the NNDSVD of the private data without noise, "
 
 
-class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
+class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit):  # type: ignore[misc]
     r"""Non-negative matrix factorisation X ~ W T with a differentially private dictionary T.
 
     Parameters
@@ -48,35 +63,49 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
     row_norm : float, default=1.0
         Public bound on the L2 norm of a row; longer rows are scaled down to it.
     outliers : float, optional
-        Entries that differ from what the model says by more than this are taken for outliers and cut off. At no extra
-        noise.
+        Entries that differ from the model's value by more than this are outliers, and are clipped to this distance.
+        This adds no noise.
     method : {"moments", "rounds", "published"}, default="moments"
-        "moments": release the rows' mean and covariance once (`tacit.factor.noisy_moments.centred`), then factorise
-        synthetic rows drawn from them, which costs nothing more. "rounds": the repaired Algorithm 2 of Saha and
+        "moments": release the rows' mean and covariance once (`tacit.factor.noisy_moments.centred`), then compute the
+        dictionary from them, which costs nothing more. "rounds": the repaired Algorithm 2 of Saha and
         Imtiaz, a noisy A = W'W and B = W'X each round. "published": Algorithm 2 as printed; it has **no** guarantee.
+    goal : {"auto", "error", "topics"}, default="auto"
+        For "moments": how the dictionary follows from mean and covariance. "error": synthetic rows are drawn from them and
+        factorised, for a small error. "topics": the positive part of the covariance is factorised
+        (`tacit.factor.nmf.topics`), for words that occur together. "auto" is "topics" for a sparse `X` and "error" for a dense
+        one; which of the two `X` is counts as public.
     init : {"random", "noisy"} or array of shape (n_components, n_features), default="random"
         For "rounds": a random dictionary, one from noisy moments (paid for from the same budget), or a public one.
     rounds : int, default=10
         For "rounds" and "published".
     sampling_rate : float, default=1.0
         For "rounds": rate of each round's Poisson mini-batch.
-    max_columns : int, default=1000
-        For "moments": maximum number of columns in the covariance; those with the largest noisy sums are kept. The
-        dictionary is zero on the others.
+    max_columns : int, optional
+        For "moments": maximum number of columns in the covariance, which has their number squared of entries; 2,000 if not given,
+        500 for topics. How many there are within that is decided by the noise. On the other columns the dictionary follows the
+        mean.
+    published : SahaImtiazSettings, optional
+        For "published": step sizes, the epsilon of one iteration and the other parameters of the paper
+        (`tacit.factor.nmf.saha_imtiaz`).
+    schedule : tuple of int, optional
+        For `partial_fit`: the number of releases, in how many of them a unit has rows at most (1 if not given), and how many
+        releases these are apart at least (1 if not given). See `tacit.privacy.schedules`.
     adjacency, max_units, ledger, dataset, insecure_seed
         See `PrivateMoments`.
     random_state : int, default=0
         Seed of the random start and of the synthetic rows. Not secret: the privacy noise does not use it.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
         The dictionary; rows of L2 norm at most 1.
     components_by_round_ : ndarray of shape (rounds, n_components, n_features)
-        For "rounds": the dictionary after every round, which costs nothing more. Not saved.
+        For "rounds" and "published": the dictionary after every round, which costs nothing more. Not saved.
     guarantee_ : Guarantee
     clipped_fraction_ : float
-        Share of the rows that were longer than `row_norm`. Computed without noise: for the holder's eyes, and not
+        Fraction of the rows that were longer than `row_norm`. Computed without noise: for the holder, and not
         saved.
 
     Privacy
@@ -108,10 +137,12 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
     row_norm: float = public(default=1.0)
     outliers: float | None = public(default=None)
     method: str = public(default="moments")
+    goal: str = public(default="auto")
     init: Any = public(default="random")
     rounds: int = public(default=10)
     sampling_rate: float = public(default=1.0)
-    max_columns: int = public(default=1000)
+    max_columns: int | None = public(default=None)
+    published: SahaImtiazSettings | None = public(default=None, in_file=False)
     random_state: int = public(default=0)
     components_: NDArray[np.float64] = released()
     n_features_in_: int = released()
@@ -121,7 +152,6 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> PrivateNMF:
         """Learn and release the dictionary of the rows of `X` (dense or sparse, not negative)."""
         rows = self._checked(X)
-        self.clipped_fraction_ = float((row_norms(rows) > self.row_norm).mean())
         if math.isinf(self.epsilon):
             plain = NMF(self.n_components, outliers=self.outliers, random_state=self.random_state)
             self.components_ = plain.fit(clip_rows(rows, self.row_norm)).components_
@@ -134,7 +164,34 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
             self.components_ = found["components"]
             if "path" in found:
                 self.components_by_round_ = found["path"]
+            names = getattr(self, "feature_names_in_", None)
+            self._note_concerns([*about_columns(rows, names), *about_parts(rows, self.components_)])
         return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> PrivateNMF:
+        """Release a dictionary of all rows so far, given those that are new: one of the releases of `schedule`.
+
+        All releases together cost `epsilon`, which the first charges. By moments only.
+        """
+        self._planned()
+        rows = self._checked(X, first=not hasattr(self, "_memory"))
+        if self.method != "moments":
+            raise InvalidInputError("method='moments' for partial_fit", parameter(self.method), "Use it, or fit.")
+        memory = self._continued(lambda schedule: ScheduledSums(schedule, SCHEDULED_SPLIT))
+        program = scheduled_moments_program(rows, memory, row_norm=self.row_norm, max_columns=self._most_columns(X))
+        outcome = self._run_scheduled(X, program, SCHEDULED_SPLIT)
+        self._memory = memory
+        self.components_ = self._dictionary(outcome.public["moments"], rows)
+        return self
+
+    def _concerns(self) -> list[Concern]:
+        if math.isinf(self.epsilon) or not hasattr(self, "components_"):  # a choice of the rank has none yet
+            return []
+        return about_components(self.components_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Return the weights of the rows of `X` in the dictionary; they stay with whoever holds the rows."""
@@ -153,19 +210,31 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
         tags.input_tags.positive_only = True
         return tags
 
-    def _checked(self, X: Any) -> Any:
+    def _checked(self, X: Any, *, first: bool = True) -> Any:
         check_epsilon(self.epsilon, infinite=True)
         check_count(self.n_components, "n_components")
         check_positive(self.row_norm, "row_norm")
         check_choice(self.method, "method", METHODS)
+        check_choice(self.goal, "goal", GOALS)
         check_count(self.rounds, "rounds")
         check_rate(self.sampling_rate)
-        check_count(self.max_columns, "max_columns")
+        if self.max_columns is not None:
+            check_count(self.max_columns, "max_columns")
         check_seed(self.random_state)
         if self.outliers is not None:
             check_positive(self.outliers, "outliers")
-        rows = validated(self, X, reset=True, non_negative=True)
-        check_components(self.n_components, rows.shape)
+        if self.published is not None and not (
+            self.method == "published" and isinstance(self.published, SahaImtiazSettings)
+        ):
+            raise InvalidInputError(
+                "published to be SahaImtiazSettings, with method='published'",
+                words(f"a {type(self.published).__name__} with another method or of another kind"),
+                "See tacit.factor.nmf.saha_imtiaz.SahaImtiazSettings, or leave published out.",
+            )
+        rows = validated(self, X, reset=first, non_negative=True)
+        if first:
+            check_components(self.n_components, rows.shape)
+        self.clipped_fraction_ = float((row_norms(rows) > self.row_norm).mean())
         return rows
 
     def _starts_from_moments(self) -> bool:
@@ -182,11 +251,12 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
             found = yield from centred_moments_program(
                 X,
                 row_norm=self.row_norm,
-                max_columns=self.max_columns,
+                max_columns=self._most_columns(X),
                 outliers=self.outliers,
+                own_variance=not self._wants_topics(X),
                 split=split,
             )
-            T = dictionary_of(found.public["moments"], self.n_components, X.shape[1], self.random_state)
+            T = self._dictionary(found.public["moments"], X)
         else:
             T = self._given_start(X)
         if self.method == "moments":
@@ -200,6 +270,19 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
                 step=split["rounds"],
             )
         )
+
+    def _dictionary(self, moments: CentredMoments, X: Any, n_components: int | None = None) -> NDArray[np.float64]:
+        """Return the dictionary of released moments; of `X` only whether it is sparse is used."""
+        size = self.n_components if n_components is None else n_components
+        return dictionary_of(moments, size, self.random_state, topics=self._wants_topics(X))
+
+    def _most_columns(self, X: Any) -> int:
+        if self.max_columns is not None:
+            return self.max_columns
+        return TOPIC_COLUMNS if self._wants_topics(X) else MOST_COLUMNS
+
+    def _wants_topics(self, X: Any) -> bool:
+        return self.goal == "topics" or (self.goal == "auto" and bool(issparse(X)))
 
     def _given_start(self, X: Any) -> NDArray[np.float64]:
         if isinstance(self.init, str):
@@ -215,42 +298,66 @@ class PrivateNMF(TransformerMixin, PrivateFit):  # type: ignore[misc]
         return unit_ball(start)
 
     def _fit_published(self, X: Any) -> None:
-        _, start = nndsvd(X, self.n_components, random_state=self.random_state)
+        settings = SahaImtiazSettings() if self.published is None else self.published
+        if settings.start == "nndsvd":
+            H, start = nndsvd(X, self.n_components, random_state=self.random_state)
+            lengths = np.maximum(np.linalg.norm(start, axis=1), 1.0)
+            H, T = H * lengths, start / lengths[:, None]
+        else:
+            T = random_start(self.n_components, X.shape[1], np.random.default_rng(self.random_state))
+            H = solve_rows(X, T)
         program = published_program(
             X,
-            unit_ball(start),
+            np.ascontiguousarray(T),
+            np.ascontiguousarray(H),
             rounds=self.rounds,
-            epsilon=self.epsilon,
-            delta=self.delta,
+            multiplier=settings.noise_multiplier(self.epsilon, self.delta, self.rounds),
             outliers=self.outliers,
+            settings=settings,
             generator=secure_generator(),
         )
-        self.components_ = run(program, Clear()).public["components"]
-        self.guarantee_ = Guarantee.none(UNPROTECTED)
+        found = run(program, Clear()).public
+        self.components_, self.components_by_round_ = found["components"], found["path"]
+        self.guarantee_ = Guarantee.none(
+            UNPROTECTED.format(start=UNPROTECTED_START if settings.start == "nndsvd" else "")
+        )
 
 
 def dictionary_of(
-    moments: CentredMoments, n_components: int, n_features: int, random_state: int
+    moments: CentredMoments, n_components: int, random_state: int, *, topics: bool
 ) -> NDArray[np.float64]:
-    """Return the dictionary of synthetic rows with these moments; all of it is post-processing.
+    """Return the dictionary of rows with these moments; all of it is post-processing.
 
-    The rows are drawn from the normal distribution with the released mean and covariance and cut off at zero. Columns
-    that the moments left out are zero.
+    It is that of synthetic rows, or has topics (`tacit.factor.nmf.topics`). If there is no covariance, the dictionary is the mean
+    and a constant.
     """
-    generator = np.random.default_rng(random_state)
-    values, vectors = np.linalg.eigh(moments.covariance)
-    spread = vectors * np.sqrt(np.maximum(values, 0.0))
-    rows = moments.mean + generator.standard_normal((SYNTHETIC_ROWS, len(values))) @ spread.T
-    size = min(n_components, len(moments.columns))
-    if size < n_components:
-        warnings.warn(
-            f"Only {size} columns rose above the noise, so only {size} of {n_components} components are not zero. Use a larger "
-            "epsilon, more rows, or fewer components.",
-            PrivacyWarning,
-            stacklevel=2,
-        )
-    T = np.zeros((n_components, n_features))
-    with on_public_data():
-        found = NMF(size, random_state=random_state).fit(np.maximum(rows, 0.0))
-    T[:size, moments.columns] = found.components_
+    if not len(moments.values):
+        T = np.zeros((n_components, len(moments.mean)))
+        T[0] = moments.mean
+        T[1:2] = 1.0
+        T[0] = T[0] if T[0].any() else 1.0
+    else:
+        T = (topics_of if topics else parts_of)(moments, n_components, random_state)
     return unit_ball(T)
+
+
+def parts_of(moments: CentredMoments, n_components: int, random_state: int) -> NDArray[np.float64]:
+    """Return the dictionary of synthetic rows with these moments, which have a covariance.
+
+    The rows are drawn from the normal distribution with the released mean and covariance and cut off at zero. On columns
+    without a covariance they are the mean.
+    """
+    columns, features = moments.columns, len(moments.mean)
+    T = np.zeros((n_components, features))
+    generator = np.random.default_rng(random_state)
+    spread = np.sqrt(moments.values)[:, None] * moments.vectors[:, columns]
+    rows = moments.mean[columns] + generator.standard_normal((SYNTHETIC_ROWS, len(spread))) @ spread
+    size = min(n_components, len(columns))
+    with on_public_data():
+        model = NMF(size, random_state=random_state)
+        weights = model.fit_transform(np.maximum(rows, 0.0))
+    T[:size, columns] = model.components_
+    others = np.delete(np.arange(features), columns)
+    # the best dictionary on columns in which all synthetic rows are the same
+    T[:size, others] = np.outer(nnls(weights, np.ones(len(weights)))[0], moments.mean[others])
+    return T

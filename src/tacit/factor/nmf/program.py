@@ -15,16 +15,26 @@ J. Mairal, F. Bach, J. Ponce, G. Sapiro, "Online learning for matrix factorizati
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel import Outcome, Program, Sum, Total
+from tacit.channel import Columnwise, Outcome, Program, Sum, Total
 from tacit.factor.extrapolation import Extrapolation
-from tacit.factor.nmf.nnls import NO_PENALTY, Outliers, Penalty, solve_dictionary, solve_rows, total_rows
-from tacit.factor.nmf.packed import PackedFactor
+from tacit.factor.kernels import compiled, parallel_for
+from tacit.factor.nmf.nnls import (
+    NO_PENALTY,
+    Outliers,
+    Penalty,
+    added,
+    lower_columns,
+    solve_dictionary,
+    solve_rows,
+    total_rows,
+)
 from tacit.factor.row_table import Table
 
 
@@ -41,6 +51,9 @@ class NMFSettings:
         Most sweeps, which is the number of sums.
     tol : float
         Stop when a sweep lowers the objective by less than this share of it; 0 makes all sweeps.
+    simplex : bool
+        Project each topic onto the simplex after its update: line 8 of Algorithm 1 of Tsikhanovich et al., for
+        `topic_program`.
     row_sweeps, row_shrink, dictionary_sweeps, dictionary_shrink
         How far each half of a sweep goes; see `solve_rows`. The dictionary step costs little next to the sum that
         precedes it, so it goes further.
@@ -51,6 +64,7 @@ class NMFSettings:
     dictionary_penalty: Penalty = NO_PENALTY
     max_iter: int = 200
     tol: float = 1e-5
+    simplex: bool = False
     row_sweeps: int = 20
     row_shrink: float = 0.1
     dictionary_sweeps: int = 50
@@ -73,8 +87,11 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
     curve: list[float] = []
     for left in reversed(range(settings.max_iter)):
         W = _rows_step(table, T, W, settings)
-        answer = yield _sum(table, T, W, settings, out=spare)
-        T, value = _dictionary_step(T, answer.WX, answer.WW, settings)
+        answer = yield _sum(table, T, W, settings, out=spare, columnwise=_divided(T, settings))
+        if answer.worked is None:
+            T, value = _dictionary_step(T, answer.WX, answer.WW, settings)
+        else:  # each party has solved some of the columns
+            T.T[:], value = answer.worked[:, :-1], added(answer.worked[:, -1])
         objective = float(answer.own[0] + answer.own[1]) + value
         if before is not None and objective > best:
             curve.append(best)
@@ -96,7 +113,9 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
             T, spare, leading = _extrapolated(last, T, lead.share), T, True
         lead.worked()
     assert W is not None
-    public, scale = released(T, answer.WX, answer.WW, squared_error, settings, out=spare)
+    # where parties divided the work nobody has the total yet; `spare` still has this holder's own, of the last sum
+    WX = answer.WX if answer.worked is None else (yield Sum(WX=spare)).WX
+    public, scale = released(T, WX, answer.WW, squared_error, settings, out=spare)
     W *= scale.astype(W.dtype)
     return Outcome(public={**public, "loss_curve": np.array(curve)}, private={"W": W})
 
@@ -134,10 +153,35 @@ def _rows_step(table: Table, T: NDArray[Any], W: NDArray[Any] | None, settings: 
 
 
 def _sum(
-    table: Table, T: NDArray[Any], W: NDArray[Any], settings: NMFSettings, out: NDArray[np.float64] | None = None
+    table: Table,
+    T: NDArray[Any],
+    W: NDArray[Any],
+    settings: NMFSettings,
+    out: NDArray[np.float64] | None = None,
+    columnwise: Columnwise | None = None,
 ) -> Sum:
     own = total_rows(table, T, W, penalty=settings.row_penalty, outliers=settings.outliers, out=out)
-    return Sum(WX=own.WX, WW=own.WW, own=own.own)
+    return Sum(WX=own.WX, WW=own.WW, own=own.own, columnwise=columnwise)
+
+
+def _divided(T: NDArray[np.float64], settings: NMFSettings) -> Columnwise:
+    """Return the dictionary step as work on single columns of the total of W'X: the column of T, and its value."""
+
+    def work(columns: slice, WX: NDArray[np.float64], totals: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        found = np.empty((WX.shape[1], len(T) + 1))
+        rows = np.array(T.T[columns], order="C")
+        found[:, -1] = lower_columns(
+            rows,
+            WX,
+            totals["WW"],
+            penalty=settings.dictionary_penalty,
+            most_sweeps=settings.dictionary_sweeps,
+            shrink=settings.dictionary_shrink,
+        )
+        found[:, :-1] = rows
+        return found
+
+    return Columnwise("WX", len(T) + 1, work)
 
 
 def _dictionary_step(
@@ -180,8 +224,97 @@ def released(
     The scaled `WX` is put into `out`, which is this holder's own: the totals may be shared with others.
     """
     lengths = np.sqrt(np.einsum("ij,ij->i", T, T))
-    free = not (settings.row_penalty or settings.dictionary_penalty)
+    free = not (settings.row_penalty or settings.dictionary_penalty or settings.simplex)
     scale = np.where((lengths > 0) & free, lengths, 1.0)
     T /= scale[:, None]
     scaled = np.multiply(WX, scale[:, None], out=out)
     return {"T": T, "WX": scaled, "WW": WW * np.outer(scale, scale), "squared_error": squared_error}, scale
+
+
+BLOCK = 1 << 12
+"""Numbers that are packed together; a multiple of 8."""
+
+
+class PackedFactor:
+    """A copy of a factor, exact, in as little memory as its zeros allow.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.factor.nmf.program import PackedFactor
+    >>> kept = PackedFactor(np.array([[0.0, 2.0], [0.0, 0.0]]))
+    >>> kept.put_into(np.empty((2, 2)))
+    array([[0., 2.],
+           [0., 0.]])
+    """
+
+    def __init__(self, factor: NDArray[Any]) -> None:
+        numbers = factor.ravel(order="K")
+        blocks = -(-numbers.size // BLOCK)
+        self._work = np.arange(blocks + 1) * BLOCK
+        self._ends = np.zeros(blocks + 1, dtype=np.int64)
+        parallel_for(lambda start, stop: _count(numbers, self._ends, start, stop), self._work)
+        np.cumsum(self._ends, out=self._ends)
+        self._values = np.empty(self._ends[-1], dtype=numbers.dtype)
+        self._places = np.empty(-(-numbers.size // 8), dtype=np.uint8)
+        parallel_for(
+            lambda start, stop: _pack(numbers, self._ends, self._values, self._places, start, stop), self._work
+        )
+
+    def put_into(self, factor: NDArray[Any]) -> NDArray[Any]:
+        """Overwrite `factor`, of the shape and order of what was kept, and return it."""
+        numbers = factor.ravel(order="K")
+        assert np.shares_memory(numbers, factor) or not factor.size
+        parallel_for(
+            lambda start, stop: _unpack(numbers, self._ends, self._values, self._places, start, stop), self._work
+        )
+        return factor
+
+
+@compiled
+def _count(numbers: NDArray[Any], ends: NDArray[np.int64], start: int, stop: int) -> None:
+    for block in range(start, stop):
+        for place in range(block * BLOCK, min((block + 1) * BLOCK, numbers.size)):
+            ends[block + 1] += numbers[place] != 0
+
+
+@compiled
+def _pack(
+    numbers: NDArray[Any],
+    ends: NDArray[np.int64],
+    values: NDArray[Any],
+    places: NDArray[np.uint8],
+    start: int,
+    stop: int,
+) -> None:
+    for block in range(start, stop):
+        filled = ends[block]
+        for first in range(block * BLOCK, min((block + 1) * BLOCK, numbers.size), 8):
+            bits = 0
+            for place in range(first, min(first + 8, numbers.size)):
+                if numbers[place] != 0:
+                    values[filled] = numbers[place]
+                    filled += 1
+                    bits |= 1 << (place - first)
+            places[first // 8] = bits
+
+
+@compiled
+def _unpack(
+    numbers: NDArray[Any],
+    ends: NDArray[np.int64],
+    values: NDArray[Any],
+    places: NDArray[np.uint8],
+    start: int,
+    stop: int,
+) -> None:
+    for block in range(start, stop):
+        filled = ends[block]
+        for first in range(block * BLOCK, min((block + 1) * BLOCK, numbers.size), 8):
+            bits = places[first // 8]
+            for place in range(first, min(first + 8, numbers.size)):
+                if bits >> (place - first) & 1:
+                    numbers[place] = values[filled]
+                    filled += 1
+                else:
+                    numbers[place] = 0

@@ -1,7 +1,14 @@
-"""Every value predicted from the other values of its user or entity, without itself; compiled.
+r"""Predict every value of a unit (user, entity) from the unit's other values; compiled.
 
-Leaving the value out keeps its own noise from being mistaken for signal. `regress` does it for ratings, in one pass, together
-with what each user sends; `left_out` does it for cells with regressors of any kind.
+Leaving the value out keeps its own noise from entering the prediction as signal. With the ridge solution
+:math:`x = A^{-1} F y` of a unit's values y (the columns f of F are regressors), :math:`A = F F^\top + s^2 P`, and the
+leverage :math:`h_b = f_b^\top A^{-1} f_b`, the error and the solution without value b follow from the rank-one update
+(Sherman and Morrison):
+
+.. math:: e_b = \frac{y_b - f_b \cdot x}{1 - h_b}, \qquad x_{-b} = x - e_b A^{-1} f_b .
+
+`regress` does this for ratings, in one pass, together with the terms that each user contributes to a sum.
+`leave_one_out` does it for cells with any regressors.
 """
 
 from __future__ import annotations
@@ -11,18 +18,20 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.factor.arrays import Floats, Integers
 from tacit.factor.kernels import multiply_dense, parallel_for
-from tacit.factor.small_solves import Floats, factorise, fused, invert, substitute
+from tacit.factor.small_solves import factorise, fused, invert, substitute
 
 LEAST_LEFT = 1e-9
-"""A rating's leverage is below 1 by the prior's share; this keeps rounding from making it 1."""
+"""The least 1 - h. A prior makes it positive; this keeps rounding from making it zero."""
 PARTS = 8
-"""Users are added up in so many parts, side by side; a fixed number, so that the sum does not depend on that of the cores."""
+"""Users are added up in this many parts, in parallel. The number is fixed, so that the sum does not depend on the number
+of cores."""
 
 
 @fused
 def square(rows: Floats, gram: Floats) -> None:
-    """Set the lower triangle of `gram` to that of ``rows @ rows.T``, for a few long rows: faster than BLAS on so few."""
+    """Set the lower triangle of `gram` to that of ``rows @ rows.T``; faster than BLAS for a few long rows."""
     size, count = rows.shape
     for a in range(size):
         left, c = rows[a], 0
@@ -58,28 +67,28 @@ def inverse_of(triangle: Floats, square: Floats) -> None:
 
 
 @fused
-def leave_out(
-    gathered: Floats,
+def leave_each_out(
+    regressors: Floats,
     precision: Floats,
     noise: float,
     residuals: Floats,
     leverages: Floats,
-    reach: Floats,
+    solutions: Floats,
     gram: Floats,
     upper: Floats,
     inverse: Floats,
     x: Floats,
 ) -> None:
-    """Turn one user's targets (`residuals`) into errors without themselves, and set `reach` to the factors without each.
+    """Replace one unit's targets, `residuals`, by their leave-one-out errors; set the columns of `solutions` to x without each.
 
-    By the rank-one formula, from the solution x for all ratings and the inverse of its normal equations.
+    `gram`, `upper`, `inverse`, `leverages` and `x` are work space.
     """
-    size, count = gathered.shape
-    square(gathered, gram)
+    size, count = regressors.shape
+    square(regressors, gram)
     linear = np.empty(size)
     for a in range(size):
-        gram[a, a] += noise * precision[a]
-        f, total = gathered[a], 0.0
+        gram[a, a] += noise * precision[a]  # A = F F' + s^2 P
+        f, total = regressors[a], 0.0
         for b in range(count):
             total += f[b] * residuals[b]
         linear[a] = total
@@ -87,24 +96,24 @@ def leave_out(
     substitute(upper, linear, x)
     invert(upper, inverse)
     inverse_of(inverse, gram)
-    multiply_dense(gram, gathered, reach, 0, size)
+    multiply_dense(gram, regressors, solutions, 0, size)  # A^-1 F, for now
     leverages[:] = 0
     for a in range(size):
-        f, far = gathered[a], reach[a]
+        f, solved = regressors[a], solutions[a]
         for b in range(count):
             residuals[b] -= x[a] * f[b]
-            leverages[b] += f[b] * far[b]
+            leverages[b] += f[b] * solved[b]
     for b in range(count):
         residuals[b] /= max(1 - leverages[b], LEAST_LEFT)
     for a in range(size):
-        far = reach[a]
+        solved = solutions[a]
         for b in range(count):
-            far[b] = x[a] - residuals[b] * far[b]
+            solved[b] = x[a] - residuals[b] * solved[b]
 
 
 @fused
 def _regress(
-    ends: NDArray[np.int64],
+    ends: Integers,
     columns: NDArray[np.int32],
     values: Floats,
     biases: Floats,
@@ -113,7 +122,7 @@ def _regress(
     noise: float,
     gain: Floats,
     longest: float,
-    cut: float,
+    clip: float,
     scales: Floats,
     sums: Floats,
     norms: Floats,
@@ -122,14 +131,14 @@ def _regress(
     start: int,
     stop: int,
 ) -> None:
-    """Do what `regress` says for users from `start` up to `stop`.
+    """Do what `regress` describes for the users from `start` up to `stop`.
 
-    Ratings are the long side of a user's arrays (factor by rating), so that every inner loop runs over ratings.
+    A user's arrays have one column per rating, so that every inner loop runs over ratings.
     """
     size, most = factors.shape[1], 0
     for i in range(start, stop):
         most = max(most, ends[i + 1] - ends[i])
-    gathered_buffer, reach_buffer = np.empty(size * most), np.empty(size * most)
+    regressor_buffer, solution_buffer = np.empty(size * most), np.empty(size * most)
     residuals, lengths = np.empty(most), np.empty(most)
     gram, upper, inverse = np.empty((size, size)), np.empty((size, size)), np.empty((size, size))
     x = np.empty(size)
@@ -138,34 +147,35 @@ def _regress(
         norms[i], squares[i], averages[i, :] = 0, 0, 0
         if count == 0:
             continue
-        gathered = gathered_buffer[: size * count].reshape(size, count)
-        reach = reach_buffer[: size * count].reshape(size, count)
+        regressors = regressor_buffer[: size * count].reshape(size, count)
+        solutions = solution_buffer[: size * count].reshape(size, count)
         for b in range(count):
             item = columns[begin + b]
             residuals[b] = values[begin + b] - biases[item]
             for a in range(size):
-                gathered[a, b] = factors[item, a]
-        leave_out(gathered, precision, noise, residuals[:count], lengths[:count], reach, gram, upper, inverse, x)
+                regressors[a, b] = factors[item, a]
+        errors, work = residuals[:count], lengths[:count]
+        leave_each_out(regressors, precision, noise, errors, work, solutions, gram, upper, inverse, x)
         lengths[:count] = 0
         for a in range(size - 1):
-            far = reach[a]
+            solved = solutions[a]
             for b in range(count):
-                lengths[b] += far[b] * far[b]
+                lengths[b] += solved[b] * solved[b]
         total, square = 0.0, 0.0
         for b in range(count):
             error = residuals[b]
             square += min(error * error, 1.0)
             lengths[b] = min(1.0, longest / max(np.sqrt(lengths[b]), longest))
-            residuals[b] = gain[columns[begin + b]] * min(max(error, -cut), cut)
-            reach[size - 1, b] = residuals[b]
+            residuals[b] = gain[columns[begin + b]] * min(max(error, -clip), clip)
+            solutions[size - 1, b] = residuals[b]
             total += residuals[b] * residuals[b]
         for a in range(size - 1):
-            far, average = reach[a], 0.0
+            terms, average = solutions[a], 0.0
             for b in range(count):
-                shortened = far[b] * lengths[b]
-                average += shortened
-                far[b] = shortened * residuals[b]
-                total += far[b] * far[b]
+                clipped = terms[b] * lengths[b]
+                average += clipped
+                terms[b] = clipped * residuals[b]
+                total += terms[b] * terms[b]
             averages[i, a] = average / count
         averages[i, size - 1] = 1.0
         norms[i], squares[i] = np.sqrt(total), square / count
@@ -173,48 +183,48 @@ def _regress(
         for b in range(count):
             row = sums[columns[begin + b]]
             for a in range(size):
-                row[a] += scale * reach[a, b]
+                row[a] += scale * solutions[a, b]
 
 
 def regress(
-    ends: NDArray[np.int64],
+    ends: Integers,
     columns: NDArray[np.int32],
-    values: NDArray[np.float64],
-    biases: NDArray[np.float64],
-    factors: NDArray[np.float64],
-    precision: NDArray[np.float64],
+    values: Floats,
+    biases: Floats,
+    factors: Floats,
+    precision: Floats,
     noise: float,
     *,
-    gain: NDArray[np.float64],
+    gain: Floats,
     longest: float,
-    cut: float,
-    scales: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Add up, by item, the errors of the ratings times their regressors; every user's terms have the user's scale for norm.
+    clip: float,
+    scales: Floats,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Add up, per item, the leave-one-out errors of the ratings times their regressors.
 
-    A rating's regressors are its user's factors, solved from the user's **other** ratings (by the rank-one formula, so that
-    all of a user's cost about twice what one does), shortened to `longest`, and last a 1. They are multiplied by the
-    rating's error under these factors, cut off at `cut`, and by its item's gain. `values` are ratings less what is the same
-    for all, `biases` the items'.
+    A rating's regressors are its user's factors, solved from the user's **other** ratings and clipped to the norm
+    `longest`, and last a 1. They are multiplied by the rating's error under these factors, clipped to `clip`, and by its
+    item's gain. All terms of a user together are scaled to have the user's scale as their norm. `values` are ratings minus
+    the mean, and `biases` those of the items. All solutions of a user cost about twice as much as one.
 
     Returns
     -------
     sums : ndarray of shape (n_items, n_factors)
     norms : ndarray of shape (n_users,)
-        Of each user's terms, before they were divided by it.
+        Norm of each user's terms, before they were divided by it.
     averages : ndarray of shape (n_users, n_factors)
-        Of each user's regressors.
+        Average of each user's regressors.
     squares : ndarray of shape (n_users,)
-        Average squared error, each at most 1.
+        Average of each user's squared errors, each clipped to 1.
     """
     users, size = len(ends) - 1, factors.shape[1]
     norms, squares, averages = np.empty(users), np.empty(users), np.empty((users, size))
     sums = np.zeros((PARTS, len(factors), size))
-    cuts = np.searchsorted(ends, np.linspace(0, ends[-1], PARTS + 1)[1:-1])
-    limits = [0, *(min(int(place), users) for place in cuts), users]
+    inner = np.searchsorted(ends, np.linspace(0, ends[-1], PARTS + 1)[1:-1])
+    limits = [0, *(min(int(place), users) for place in inner), users]
 
     def add(start: int, stop: int) -> None:
-        given = ends, columns, values, biases, factors, precision, noise, gain, longest, cut, scales
+        given = ends, columns, values, biases, factors, precision, noise, gain, longest, clip, scales
         for part in range(start, stop):
             _regress(*given, sums[part], norms, averages, squares, limits[part], limits[part + 1])
 
@@ -223,13 +233,13 @@ def regress(
 
 
 @fused
-def _left_out(
-    ends: NDArray[np.int64],
+def _leave_one_out(
+    ends: Integers,
     targets: Floats,
     regressors: Floats,
     precision: Floats,
     noise: float,
-    without: Floats,
+    solutions: Floats,
     residuals: Floats,
     start: int,
     stop: int,
@@ -241,22 +251,22 @@ def _left_out(
         begin, count = ends[i], ends[i + 1] - ends[i]
         if count == 0:
             continue
-        gathered, reach, leverages = np.empty((size, count)), np.empty((size, count)), np.empty(count)
+        own, without, leverages = np.empty((size, count)), np.empty((size, count)), np.empty(count)
         for b in range(count):
             residuals[begin + b] = targets[begin + b]
             for a in range(size):
-                gathered[a, b] = regressors[begin + b, a]
+                own[a, b] = regressors[begin + b, a]
         errors = residuals[begin : begin + count]
-        leave_out(gathered, precision, noise, errors, leverages, reach, gram, upper, inverse, x)
+        leave_each_out(own, precision, noise, errors, leverages, without, gram, upper, inverse, x)
         for b in range(count):
             for a in range(size):
-                without[begin + b, a] = reach[a, b]
+                solutions[begin + b, a] = without[a, b]
 
 
-def left_out(
-    ends: NDArray[np.int64], targets: Floats, regressors: Floats, precision: Floats, noise: float
+def leave_one_out(
+    ends: Integers, targets: Floats, regressors: Floats, precision: Floats, noise: float
 ) -> tuple[Floats, Floats]:
-    """For every cell, solve its entity's problem without it: return these solutions, and the cell's error under each.
+    """Solve, for every cell, its entity's problem without the cell; return these solutions and the cells' errors.
 
     Parameters
     ----------
@@ -269,9 +279,7 @@ def left_out(
     noise : float
         Variance of a cell.
     """
-    without, residuals = np.empty_like(regressors), np.empty(len(targets))
-    parallel_for(
-        lambda start, stop: _left_out(ends, targets, regressors, precision, noise, without, residuals, start, stop),
-        3 * ends * regressors.shape[1] ** 2,
-    )
-    return without, residuals
+    solutions, residuals = np.empty_like(regressors), np.empty(len(targets))
+    given = ends, targets, regressors, precision, noise, solutions, residuals
+    parallel_for(lambda start, stop: _leave_one_out(*given, start, stop), 3 * ends * regressors.shape[1] ** 2)
+    return solutions, residuals

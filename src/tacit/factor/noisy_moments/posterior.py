@@ -1,4 +1,18 @@
-"""What noisy sums say about the items: normal distributions, narrowed by every release. All of it is post-processing."""
+r"""Normal posteriors of the rows (items) of a factor, updated after every noisy release. All of it is post-processing.
+
+A row i has factors and a bias, with posterior mean :math:`\mu_i` and precision :math:`P_i`. The moments that one regression
+releases for the row observe its correction :math:`\delta_i`, the difference of the true row to :math:`\mu_i`:
+
+.. math:: m_i = H_i \delta_i + e_i, \qquad \delta_i \sim N(0, P_i^{-1}), \quad e_i \sim N(0, R_i)
+
+and the Kalman step (in information form) is
+
+.. math:: P_i \leftarrow P_i + H_i R_i^{-1} H_i, \qquad \mu_i \leftarrow \mu_i + P_i^{-1} H_i R_i^{-1} m_i .
+
+Here :math:`H_i = w_i g_i G`, with the row's weight w, its gain g and the users' average Gram matrix G; and
+:math:`R_i = s_i G + \sigma^2 I` adds the noise of the values themselves (`RowPosterior.corrected`) to the noise
+:math:`\sigma` of the release. H and R have the eigenvectors of G, so their components are independent.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +22,51 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.factor.arrays import Floats
 from tacit.factor.kernels import one_blas_thread, parallel_for
 from tacit.factor.noisy_moments.constants import BIAS_DOUBT, BIAS_VARIANCE, CO_RATING, DIAGONAL_STEPS, TINY
+from tacit.factor.noisy_moments.known_directions import denoised_loadings, public_directions
 from tacit.factor.noisy_moments.symmetric import semicircle_edge
-from tacit.factor.small_solves import Floats, factorise, fused, substitute
+from tacit.factor.small_solves import factorise, fused, substitute
+
+FEATURE_RIDGE = 5.0
+"""Of the regression of factors on features: a feature of five rows is trusted half. Set by hand."""
+LEAST_EIGENVALUE = 0.02
+"""Eigenvalues of a noisy Gram matrix are raised to this fraction of the largest. Set by hand: a Gram matrix is positive,
+and noise may make a small eigenvalue negative."""
 
 
 def loadings(
-    second: NDArray[np.float64], noise: float, weights: NDArray[np.float64], n_users: float, most: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    second: Floats,
+    noise: float,
+    weights: Floats,
+    n_users: float,
+    most: int,
+    features: Floats | None = None,
+    *,
+    sampling: float = 0.0,
+) -> tuple[Floats, Floats]:
     """Return the factors of the popular items and the variance of each, from the noisy second moment.
 
-    Its diagonal, which was not asked for, is filled in by what the directions above the noise say, a few times over.
+    With public features of the items, weaker directions are found (`tacit.factor.noisy_moments.known_directions`).
+
+    The diagonal of the second moment is not released. It is filled in from the directions above the noise, several times.
     Eigenvalues are shrunk by the Frobenius-optimal rule for symmetric noise (see `tacit.factor.noisy_moments.symmetric`).
+
+    `sampling` is the standard deviation of what chance alone puts into an entry, since the users are a sample. Where the
+    release has little noise, it decides how many directions there are.
     """
+    scale = weights[:, None] * math.sqrt(CO_RATING / n_users)
+    if features is not None:
+        directions = public_directions(weights, features)
+        estimated = denoised_loadings(second, noise, directions)
+        strengths = (estimated**2).sum(axis=0)
+        order = np.argsort(-strengths, kind="stable")[:most]
+        order = order[strengths[order] > max(semicircle_edge(noise, directions.shape[1]), TINY)]
+        return estimated[:, order] / scale, noise**2 / 2 / strengths[order] / scale**2
+    noise = math.hypot(noise, sampling)
     edge = semicircle_edge(noise, len(second))
-    # the largest eigenvalue of noise alone goes beyond the edge by about this much one time in two hundred (Tracy-Widom)
+    # the largest eigenvalue of noise alone exceeds the edge by more than this with probability about 1/200 (Tracy-Widom)
     threshold = max(edge * (1 + len(second) ** (-2 / 3)), TINY)
     shrunk, vectors = np.zeros(len(second)), np.zeros_like(second)
     filled = second.copy()
@@ -34,32 +77,31 @@ def loadings(
             np.fill_diagonal(filled, (vectors**2 * shrunk).sum(axis=1))
     kept = np.argsort(-shrunk, kind="stable")[:most]
     kept = kept[shrunk[kept] > 0]
-    scale = weights[:, None] * math.sqrt(CO_RATING / n_users)
     factors = vectors[:, kept] * np.sqrt(shrunk[kept]) / scale
     return factors, noise**2 / 2 / shrunk[kept] / scale**2
 
 
 @dataclass(frozen=True)
-class ItemPosterior:
-    """Mean and precision (the inverse of the covariance) of every item's factors and, last, bias.
+class RowPosterior:
+    """Mean and precision (the inverse of the covariance) of the factors and, last, the bias of every row.
 
     Attributes
     ----------
     mean : float
-        Of all ratings.
-    weights : ndarray of shape (n_items,)
+        Of all values.
+    weights : ndarray of shape (n_rows,)
         Noisy popularities, positive.
     n_users : float
-        Noisy.
-    means : ndarray of shape (n_items, size)
-    precisions : ndarray of shape (n_items, size, size)
+        Noisy number of users (or other protected entities).
+    means : ndarray of shape (n_rows, size)
+    precisions : ndarray of shape (n_rows, size, size)
     """
 
     mean: float
-    weights: NDArray[np.float64]
+    weights: Floats
     n_users: float
-    means: NDArray[np.float64]
-    precisions: NDArray[np.float64]
+    means: Floats
+    precisions: Floats
 
     @property
     def size(self) -> int:
@@ -67,50 +109,52 @@ class ItemPosterior:
         return int(self.means.shape[1])
 
     @classmethod
-    def of_biases(
-        cls, mean: float, biases: NDArray[np.float64], weights: NDArray[np.float64], noise: float, n_users: float
-    ) -> ItemPosterior:
-        """Return what the first moments say."""
+    def of_biases(cls, mean: float, biases: Floats, weights: Floats, noise: float, n_users: float) -> RowPosterior:
+        """Return the posterior after the first moments: biases only. `noise` is that of the weighted sums of residuals."""
         variance = BIAS_VARIANCE * noise**2 / (weights**2 * BIAS_VARIANCE + noise**2 + TINY) + BIAS_DOUBT
         return cls(mean, weights, n_users, biases[:, None].copy(), 1 / variance[:, None, None])
 
     def with_factors(
-        self, popular: NDArray[np.intp], factors: NDArray[np.float64], variances: NDArray[np.float64]
-    ) -> ItemPosterior:
-        """Add factors: those found for popular items; for the others, zero with the variance that the popular ones have."""
-        items, count = len(self.means), factors.shape[1]
+        self, popular: NDArray[np.intp], factors: Floats, variances: Floats, features: Floats | None = None
+    ) -> RowPosterior:
+        """Add the factors of popular rows. Those of the others are zero, with the mean square of the popular ones as variance.
+
+        With public features, those of the others are what a ridge regression on the features of the popular rows says.
+        """
+        rows, count = len(self.means), factors.shape[1]
         usual = (factors**2).mean(axis=0) if count else np.zeros(0)
-        means = np.zeros((items, count + 1))
+        means = np.zeros((rows, count + 1))
+        if features is not None and count:
+            design = features[popular]
+            gram = design.T @ design + FEATURE_RIDGE * np.eye(design.shape[1])
+            means[:, :-1] = features @ np.linalg.solve(gram, design.T @ factors)
         means[popular, :-1] = factors
         means[:, -1] = self.means[:, -1]
-        diagonal = np.empty((items, count + 1))
+        diagonal = np.empty((rows, count + 1))
         diagonal[:, :-1] = 1 / np.maximum(usual, TINY)
         diagonal[popular, :-1] = 1 / np.maximum(np.minimum(variances, usual), TINY)
         diagonal[:, -1] = self.precisions[:, -1, -1]
         return replace(self, means=means, precisions=diagonal[:, :, None] * np.eye(count + 1))
 
-    def gain(self, power: float) -> NDArray[np.float64]:
-        """Return by how much an item's ratings are lifted for its being rare; 1 for the most popular."""
-        lifted: NDArray[np.float64] = (self.weights / self.weights.max()) ** -power
-        return lifted
+    def gain(self, power: float) -> Floats:
+        """Return g, the factor by which the terms of a rare row are multiplied; 1 for the most popular row."""
+        gain: Floats = (self.weights / self.weights.max()) ** -power
+        return gain
 
-    def corrected(
-        self, moments: NDArray[np.float64], gram: NDArray[np.float64], noise: float, power: float
-    ) -> ItemPosterior:
-        """Return what is known after one regression.
+    def corrected(self, moments: Floats, gram: Floats, noise: float, power: float) -> RowPosterior:
+        r"""Return the posterior after one regression: the Kalman step of the module's docstring.
 
-        An item's moments are its weight times `gram` times the correction due, plus the release's noise, plus the noise of
-        the ratings: every user sent a vector of norm 1, so the ratings' noise has total variance `n_users`, spread
-        over items by their weights and over the regressors by `gram`.
+        The noise of the values, :math:`s_i G`: every user sent a vector of norm 1, so it has total variance `n_users`,
+        divided among the rows by :math:`w_i g_i^2` and among the regressors by G.
         """
         with one_blas_thread():
             values, vectors = np.linalg.eigh(gram)
-        values = np.maximum(values, max(0.02 * values[-1], TINY))
+        values = np.maximum(values, max(LEAST_EIGENVALUE * values[-1], TINY))
         gain = self.gain(power)
-        reach, energy = self.weights * gain, self.weights * gain**2
+        slopes, energy = self.weights * gain, self.weights * gain**2
         sampling = self.n_users * energy / energy.sum() / values.sum()
         means, precisions = self.means.copy(), np.empty_like(self.precisions)
-        given = self.precisions, moments, values, np.ascontiguousarray(vectors.T), reach, sampling, noise**2 + TINY
+        given = self.precisions, moments, values, np.ascontiguousarray(vectors.T), slopes, sampling, noise**2 + TINY
         parallel_for(
             lambda start, stop: _correct(*given, means, precisions, start, stop),
             np.arange(len(means) + 1) * self.size**3,
@@ -124,7 +168,7 @@ def _correct(
     moments: Floats,
     values: Floats,
     vectors: Floats,
-    reach: Floats,
+    slopes: Floats,
     sampling: Floats,
     noise: float,
     means: Floats,
@@ -132,23 +176,26 @@ def _correct(
     start: int,
     stop: int,
 ) -> None:
-    """Set the precisions of some items, and move their means, in place."""
+    """Do the Kalman step for the rows from `start` up to `stop`; `means` and `precisions` are set in place.
+
+    `values` and the rows of `vectors` are the eigenvalues and eigenvectors of G.
+    """
     size = len(values)
-    upper, pull, step = np.empty((size, size)), np.empty(size), np.empty(size)
+    upper, linear, step = np.empty((size, size)), np.empty(size), np.empty(size)
     for i in range(start, stop):
-        pull[:] = 0
+        linear[:] = 0
         precisions[i] = before[i]
-        for e in range(size):  # along gram's eigenvectors, the rows, the observation's parts are independent
-            slope, total, vector = reach[i] * values[e], 0.0, vectors[e]
-            pulled = slope / (sampling[i] * values[e] + noise)
+        for e in range(size):  # along an eigenvector of G: H = slope, R = sampling * value + noise, all scalars
+            slope, total, vector = slopes[i] * values[e], 0.0, vectors[e]
+            gain = slope / (sampling[i] * values[e] + noise)  # H / R
             for a in range(size):
                 total += moments[i, a] * vector[a]
             for a in range(size):
-                pull[a] += total * pulled * vector[a]
-                length, row = slope * pulled * vector[a], precisions[i, a]
+                linear[a] += total * gain * vector[a]  # H R^-1 m
+                length, row = slope * gain * vector[a], precisions[i, a]
                 for c in range(size):
-                    row[c] += length * vector[c]
+                    row[c] += length * vector[c]  # P + H R^-1 H
         factorise(precisions[i], upper)
-        substitute(upper, pull, step)
+        substitute(upper, linear, step)
         for a in range(size):
             means[i, a] += step[a]

@@ -1,8 +1,8 @@
-r"""Symmetric matrices in noisy sums: one triangle leaves, and the noise is shrunk away by the edge of its spectrum.
+r"""Symmetric matrices in noisy sums: one triangle is released, and the eigenvalues of the noisy matrix are shrunk.
 
-Noise on a packed triangle is a symmetric Gaussian matrix, whose eigenvalues fill a semicircle up to a known edge `e`.
-Eigenvalues of the sum below the edge are noise; those above are shrunk to :math:`\sqrt{\lambda^2 - e^2}`, which is optimal in
-the Frobenius norm for symmetric noise [1]_.
+Noise on a packed triangle is a symmetric Gaussian matrix. Its eigenvalues follow the semicircle law, up to a known edge
+`e`. Eigenvalues of the noisy matrix below the edge are set to zero; those above it are shrunk to
+:math:`\sqrt{\lambda^2 - e^2}`, which is optimal in the Frobenius norm for symmetric noise [1]_.
 
 References
 ----------
@@ -12,20 +12,24 @@ References
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.linalg import eigh
 
-Floats = NDArray[np.float64]
+from tacit.factor.arrays import Floats
+
+FILLING_STEPS = 4
+"""How often `leading_off_diagonal` fills in the diagonal. Set by hand; other numbers were not compared."""
 
 
-def pack(symmetric: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return one triangle of a symmetric matrix, off-diagonals times sqrt(2): half the numbers, the same L2 norm."""
+def pack(symmetric: Floats) -> Floats:
+    """Return the upper triangle of a symmetric matrix, with off-diagonals times sqrt(2), so that the L2 norm is the same."""
     upper = np.triu_indices(len(symmetric))
     return symmetric[upper] * np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
 
 
-def unpack(triangle: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+def unpack(triangle: Floats, size: int) -> Floats:
     """Invert `pack`."""
     upper = np.triu_indices(size)
     square = np.zeros((size, size))
@@ -33,22 +37,40 @@ def unpack(triangle: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     return square + np.triu(square, 1).T
 
 
-def nearest_semidefinite(symmetric: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the closest positive semi-definite matrix (Frobenius): negative eigenvalues, which are noise, become zero."""
+def nearest_semidefinite(symmetric: Floats) -> Floats:
+    """Return the closest positive semi-definite matrix in the Frobenius norm: negative eigenvalues become zero."""
     values, vectors = np.linalg.eigh(symmetric)
-    repaired: NDArray[np.float64] = (vectors * np.maximum(values, 0)) @ vectors.T
+    repaired: Floats = (vectors * np.maximum(values, 0)) @ vectors.T
     return repaired
 
 
 def semicircle_edge(noise: float, size: int) -> float:
-    """Return the largest eigenvalue of `pack`ed Gaussian noise: off-diagonals carry noise / sqrt(2)."""
+    """Return the edge of the spectrum of `pack`ed Gaussian noise of standard deviation `noise`.
+
+    An unpacked off-diagonal entry has the standard deviation s = noise / sqrt(2), and the edge is 2 s sqrt(size).
+    """
     return math.sqrt(2.0 * size) * noise
 
 
-def shrink(symmetric: NDArray[np.float64], edge: float) -> tuple[NDArray[np.float64], int]:
-    """Return the Frobenius-optimal estimate of a low-rank matrix from itself plus symmetric noise, and its rank."""
-    values, vectors = np.linalg.eigh(symmetric)
-    kept = values > edge
-    shrunk = np.sqrt(np.maximum(values[kept] ** 2 - edge**2, 0.0))
-    estimate: NDArray[np.float64] = (vectors[:, kept] * shrunk) @ vectors[:, kept].T
-    return estimate, int(kept.sum())
+def leading(symmetric: Floats, edge: float, size: int | None = None) -> tuple[Floats, Floats]:
+    """Return what rises above symmetric noise in a matrix: shrunk eigenvalues, the largest first, and eigenvectors as rows.
+
+    Together they are the Frobenius-optimal estimate of a low-rank matrix. With `size`, exactly that many are returned, and
+    those that did not rise above the noise have the value 0.
+    """
+    which: dict[str, Any] = {"subset_by_value": (edge, np.inf)}
+    if size is not None:
+        which = {"subset_by_index": (len(symmetric) - size, len(symmetric) - 1)}
+    values, vectors = eigh(symmetric, check_finite=False, **which)
+    return np.sqrt(np.maximum(np.maximum(values[::-1], 0.0) ** 2 - edge**2, 0.0)), vectors.T[::-1]
+
+
+def leading_off_diagonal(symmetric: Floats, edge: float) -> tuple[Floats, Floats]:
+    """Return what `leading` does, for a matrix whose diagonal has something else: it is filled in from the directions found."""
+    filled = symmetric.copy()
+    np.fill_diagonal(filled, 0.0)
+    values, vectors = leading(filled, edge)
+    for _ in range(FILLING_STEPS - 1):
+        np.fill_diagonal(filled, (vectors**2 * values[:, None]).sum(axis=0))
+        values, vectors = leading(filled, edge)
+    return values, vectors

@@ -1,4 +1,4 @@
-"""Recommenders: ratings as they come, the plain model by alternating least squares, the private one by noisy item moments.
+"""Recommenders: reading of ratings, a plain model by alternating least squares, a private one by noisy item moments.
 
-Read `item_moments.py` first: it is the private algorithm. `model.py` is what all recommenders do once the items are known.
+Read `item_moments.py` first: it is the private algorithm. `model.py` is what all recommenders do with fitted items.
 """

@@ -1,11 +1,11 @@
 r"""Alternating least squares on ratings, with biases and with the uncertainty of the factors, as a program over sums.
 
-The model is :math:`r_{ui} = \mu + b_u + c_i + p_u \cdot q_i + e_{ui}` with normal priors. Each half-step solves for the
-one side given the other's mean *and* variances (variational Bayes with independent entries [1]_), and the variances of
-the priors and of the noise are re-estimated in every sweep: nothing is left to tune but the number of factors.
+The model is :math:`r_{ui} = \mu + b_u + c_i + p_u \cdot q_i + e_{ui}` with normal priors. Each half-step solves for one
+side, given the means *and* variances of the other (variational Bayes with independent entries [1]_). The variances of the
+priors and of the noise are re-estimated in every sweep, so the number of factors is the only parameter to tune.
 
-Users stay with their holder. What leaves it are, once, the number, sum and sum of squares of the ratings, and in every
-sweep the users' second moments and the items' normal equations.
+Users' factors stay with their holder. A holder contributes, once, the number, sum and sum of squares of its ratings, and
+in every sweep the users' second moments and the items' normal equations.
 
 References
 ----------
@@ -26,25 +26,31 @@ from tacit.factor.ratings.table import RatingTable
 from tacit.factor.small_solves import normal_rows, ridge_rows, solve_packed
 
 BLOCK = 4096
+"""Rows whose normal equations are in memory at the same time."""
 START_SPREAD = 0.1
+"""Standard deviation of the random start of the items' factors. Set by hand: small, so that biases are fitted first."""
 START_NOISE, START_USER_BIAS, START_ITEM_BIAS, START_FACTOR = 0.6, 0.12, 0.24, 0.02
-"""Variances to begin with, as shares of the variance of the ratings; re-estimated from the third sweep on."""
+"""Initial variances, as fractions of the variance of the ratings. Set by hand; the noise is re-estimated in every sweep, the
+priors after `SWEEPS_BEFORE_PRIORS`."""
 SWEEPS_BEFORE_PRIORS = 2
+"""Number of sweeps with the initial priors. Set by hand: re-estimated earlier, from a random start, they would be those of
+the start."""
 LEAST_VARIANCE = 1e-8
+"""Re-estimated variances are raised to this, so that a precision is finite."""
 
 
 @dataclass(frozen=True)
 class ItemSide:
-    """What is known about the items, and what a user's own factor is solved with.
+    """The fitted items, and the variances with which a user's own factors are solved.
 
     Attributes
     ----------
     mean : float
     biases : ndarray of shape (n_items,)
     factors, variances : ndarray of shape (n_items, n_factors)
-        `variances` has no rows where the factors are taken as exact.
+        `variances` has no rows if the factors count as exact.
     precision : ndarray of shape (n_factors + 1,)
-        Of the prior of a user's factors and, last, bias.
+        Prior precision of a user's factors and, last, bias.
     noise : float
         Variance of a rating around its expectation.
     """
@@ -62,7 +68,7 @@ class ItemSide:
 
     @classmethod
     def learned(cls, outcome: Outcome) -> ItemSide:
-        """Return what an outcome made with `public` holds."""
+        """Return the items of an outcome that was made with `public`."""
         return cls(**{field.name: outcome.public[field.name] for field in fields(cls)})
 
     def solve_users(
@@ -93,7 +99,7 @@ def als_program(table: RatingTable, *, n_factors: int, sweeps: int, random_state
     )
     n_ratings, total, squares = first.moments
     mean = total / n_ratings
-    unit = math.sqrt(max(squares / n_ratings - mean**2, 0.0)) or 1.0  # the spread of the ratings
+    unit = math.sqrt(max(squares / n_ratings - mean**2, 0.0)) or 1.0  # the standard deviation of the ratings
     standard = ((values - mean) / unit).astype(np.float32)
     by_item = np.argsort(table.columns, kind="stable")
     raters = table.rows.astype(np.int32)[by_item]
@@ -130,7 +136,7 @@ def als_program(table: RatingTable, *, n_factors: int, sweeps: int, random_state
             grams, linears = normal_rows(item_ends, raters, targets, regressors, uncertain, block)
             asked = yield Sum(grams=grams, linears=linears)
             items[block], spreads[block] = solve_packed(asked.grams, asked.linears, item_precision, noise)
-    found = ItemSide(
+    fitted = ItemSide(
         mean,
         items[:, -1].astype(np.float64) * unit,
         items[:, :-1] * np.float32(unit),
@@ -138,7 +144,7 @@ def als_program(table: RatingTable, *, n_factors: int, sweeps: int, random_state
         user_precision / np.r_[np.ones(n_factors), unit**2].astype(np.float32),
         noise * unit**2,
     )
-    return Outcome(found.public())
+    return Outcome(fitted.public())
 
 
 def _with_constant(factors: NDArray[Any], constant: float) -> NDArray[Any]:

@@ -1,43 +1,58 @@
-"""How good predicted ratings and ranked lists are, on ratings that were held out."""
+"""Errors of predicted ratings and quality of ranked lists, on held-out ratings."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.factor.ratings.table import RatingTable
+from tacit.measure.ranking import RankingScores
 
 BLOCK = 512
+"""Users whose scores of all items are in memory at the same time."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` found.
+    """The result of `evaluate`.
 
     Attributes
     ----------
     rmse, mae : float
         Root mean square and mean absolute error of the predicted ratings.
-    recall : float
-        Share of a user's relevant held-out items that are among the first k; averaged over users who have any.
-    ndcg : float
-        The same with hits discounted by the logarithm of their rank, over the best possible.
-    k : int
-    n_ratings, n_users : int
-        How many ratings, and how many users with relevant items, this was measured on.
+    ranking : RankingScores
+        Of the lists of items with the highest expected rating, on relevant held-out items.
+    n_ratings : int
+        Number of ratings that were measured.
     """
 
     rmse: float
     mae: float
-    recall: float
-    ndcg: float
-    k: int
+    ranking: RankingScores
     n_ratings: int
-    n_users: int
+
+    @property
+    def recall(self) -> float:
+        """Hits among the first k, over the smaller of k and the number of relevant items, averaged over users."""
+        return self.ranking.recall
+
+    @property
+    def ndcg(self) -> float:
+        """Normalised discounted cumulative gain of the first k."""
+        return self.ranking.ndcg
+
+    @property
+    def n_users(self) -> int:
+        """Number of users with relevant items."""
+        return self.ranking.n_users
+
+    def values(self) -> dict[str, float]:
+        """Return all measures by name."""
+        return {"rmse": self.rmse, "mae": self.mae, **vars(self.ranking), "n_ratings": self.n_ratings}
 
 
 def rating_errors(predicted: NDArray[np.float64], ratings: NDArray[np.float64]) -> tuple[float, float]:
@@ -46,42 +61,25 @@ def rating_errors(predicted: NDArray[np.float64], ratings: NDArray[np.float64]) 
     return math.sqrt(float((errors**2).mean())), float(np.abs(errors).mean())
 
 
-def ranking_scores(
-    table: RatingTable,
+def ranked_items(
     users: NDArray[Any],
     factors: NDArray[np.float64],
     biases: NDArray[np.float64],
-    rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
+    seen: Sequence[NDArray[Any]],
     k: int,
-) -> tuple[float, float, int]:
-    """Return recall and NDCG of the first `k`, given the relevant pairs, and the number of users with any.
-
-    Pairs are distinct. Items that a user rated in `table` are not listed.
-    """
-    discounts = 1 / np.log2(np.arange(min(k, len(biases))) + 2)
-    recalls, gains = [], []
-    order = np.argsort(rows, kind="stable")
-    listed, starts = np.unique(rows[order], return_index=True)
-    columns, starts = columns[order], np.append(starts, len(rows))
-    for start in range(0, len(listed), BLOCK):
-        block = listed[start : start + BLOCK]
-        scores = users[block, :-1].astype(np.float64) @ factors.T + biases
-        for place, user in enumerate(block):
-            scores[place, table.columns[table.of(int(user))]] = -np.inf
-        tops = _first(scores, len(discounts))
-        for place in range(len(block)):
-            relevant = columns[starts[start + place] : starts[start + place + 1]]
-            hits = np.isin(tops[place], relevant) & np.isfinite(scores[place, tops[place]])
-            recalls.append(hits.sum() / len(relevant))
-            gains.append(discounts[hits].sum() / discounts[: min(len(relevant), len(discounts))].sum())
-    if not len(listed):
-        return math.nan, math.nan, 0
-    return float(np.mean(recalls)), float(np.mean(gains)), len(listed)
+) -> list[NDArray[np.intp]]:
+    """Return the places of the `k` items with the highest expected rating that were not `seen`, for each user."""
+    lists: list[NDArray[np.intp]] = []
+    for start in range(0, len(users), BLOCK):
+        scores = users[start : start + BLOCK, :-1].astype(np.float64) @ factors.T + biases
+        for row, columns in enumerate(seen[start : start + BLOCK]):
+            scores[row, columns] = -np.inf
+        lists += [best[np.isfinite(scores[row, best])] for row, best in enumerate(first_columns(scores, k))]
+    return lists
 
 
-def _first(scores: NDArray[np.float64], k: int) -> NDArray[np.intp]:
-    """Return the columns of the `k` highest scores of every row, in order."""
+def first_columns(scores: NDArray[np.float64], k: int) -> NDArray[np.intp]:
+    """Return the columns of the `k` highest scores of every row, in order; of equal scores the first column."""
     if k < scores.shape[1]:
         candidates = np.sort(np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1)
     else:

@@ -1,54 +1,70 @@
 r"""The items' side of a recommender under user-level differential privacy, in a few noisy sums.
 
-Every user's contribution to a sum is computed from that user's ratings and from earlier answers alone, and divided by its
-own norm, so that a user with ten thousand ratings moves no sum further than one with ten. Ratings are on a scale from -1
+A user's contribution to a sum is computed from that user's ratings and from earlier totals only, and is divided by its own
+norm. So a user with ten thousand ratings changes a sum by no more than a user with ten. Ratings are on a scale from -1
 to 1. The sums are
 
-1. *First moments*: for every item a weight and a weighted sum of the ratings less the user's own mean. They give noisy
-   popularities and biases; an item's bias is shrunk towards that of items of like popularity.
-2. *Second moment* of the users' residuals over the most popular items, without its diagonal, which would carry the ratings'
-   own noise. Directions whose eigenvalue rises above the noise's known edge become factors; if none does, the model is
-   one of biases, and says so.
-3. *Regressions*, several rounds: the error of each rating, predicted from the user's **other** ratings, times the factors
-   that were solved from these other ratings (leaving the rating out keeps its noise from being mistaken for signal). They
-   correct all items' biases and factors, those of rare items included, by the rule for normal distributions with the noise
-   of every release known (a Kalman step).
+1. *First moments*: for every item, a weight and a weighted sum of the ratings minus the user's own mean. They give noisy
+   popularities and biases. The bias of an item is shrunk towards that of items with a similar popularity.
+2. *Second moment* of the users' residuals over the most popular items, without its diagonal, which would hold the noise of
+   single ratings. Directions whose eigenvalue exceeds the edge of the noise's spectrum become factors. If there is none,
+   the model consists of biases, and a warning says so.
+3. *Regressions*, in several rounds: the error :math:`e_{ui}` of each rating when it is predicted from the user's **other**
+   ratings, times the regressors :math:`x_{u,-i}`, the user's factors solved from these other ratings and a 1 for the bias.
+   User u contributes, to item i, the term :math:`g_i e_{ui} x_{u,-i}`, and all terms of u are divided by their joint norm
+   :math:`t_u`. The total observes the correction :math:`\delta_i` that is due to the factors and bias of item i, rare
+   items included:
 
-All between the sums is post-processing. The users' own factors never leave their holder.
+   .. math:: m_i = w_i g_i G\, \delta_i + \text{noise}, \qquad
+             G = \operatorname{average}_u \frac{n_u}{t_u}\, \bar x_u \bar x_u^\top, \qquad
+             \mu_i \leftarrow \mu_i + P_i^{-1} H_i R_i^{-1} m_i ,
+
+   with the weight w and the norm n of the first moments, the gain g of rare items, and
+   :math:`H_i = w_i g_i G`. The last equation is the Kalman step of `tacit.factor.noisy_moments.posterior`, which also
+   defines P and R.
+
+Everything between the sums is post-processing. The users' own factors never leave their holder.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.channel import Bound, Outcome, Program, Split, Step, Sum
+from tacit.factor.arrays import Floats
 from tacit.factor.kernels import one_blas_thread
 from tacit.factor.noisy_moments.constants import (
-    ACTIVE,
-    CUT,
     FIRST,
-    LEAST_NOISE,
-    NOISE,
-    RARE_GAIN,
-    RATING_WEIGHT,
+    FULL_ACTIVITY,
+    LEAST_VALUE_VARIANCE,
+    RARITY_POWER,
+    REGRESSION_FRACTIONS,
     REGRESSIONS,
+    RESIDUAL_CLIP,
     SECOND,
-    USER_BIAS,
+    UNIT_BIAS_VARIANCE,
+    VALUE_VARIANCE,
+    VALUE_WEIGHT,
 )
 from tacit.factor.noisy_moments.leave_one_out import regress
-from tacit.factor.noisy_moments.posterior import ItemPosterior, loadings
-from tacit.factor.noisy_moments.shrinkage import first_biases
+from tacit.factor.noisy_moments.posterior import RowPosterior, loadings
+from tacit.factor.noisy_moments.second_moment import second_moment
+from tacit.factor.noisy_moments.shrinkage import shrunk_biases
 from tacit.factor.noisy_moments.symmetric import pack, unpack
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.table import RatingTable
 
 FIRST_FRACTIONS = {"users": 0.05, "items": 0.95}
-REGRESSION_FRACTIONS = {"moments": 0.94, "gram": 0.04, "activity": 0.02}
-BLOCK = 2048
+"""How the two arrays of the first sum divide its budget. Chosen on MovieLens 100K and on a part of the training ratings of
+MovieLens 1M, like the shared constants: the number of users and their mean are two numbers, and need little."""
+
+TASTE = 0.1
+"""Standard deviation of users' tastes for a public feature, on the scale from -1 to 1. Chosen on a part of the training ratings
+of MovieLens 1M."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +74,7 @@ class ItemMomentSettings:
     Attributes
     ----------
     n_factors : int
-        At most so many factors.
+        Maximum number of factors.
     rounds : int
         Number of regressions.
     max_columns : int
@@ -76,7 +92,7 @@ class ItemMomentSettings:
 
 
 def item_program(
-    table: RatingTable, settings: ItemMomentSettings, scales: NDArray[np.float64] | None = None
+    table: RatingTable, settings: ItemMomentSettings, scales: Floats | None = None, features: Floats | None = None
 ) -> Program:
     """One holder's view; the ratings in `table` are between -1 and 1.
 
@@ -85,19 +101,21 @@ def item_program(
     table : RatingTable
     settings : ItemMomentSettings
     scales : ndarray of shape (n_users,), optional
-        At most 1: how much less than the bound each user contributes, where users have budgets of their own.
+        At most 1: the norm of each user's contributions, relative to the bound, where users have budgets of their own.
+    features : ndarray of shape (n_items, n_features), optional
+        Public. They explain a part of the items' biases and factors, and of directions below the common noise.
     """
     split = settings.split
     scales = np.ones(len(table.users)) if scales is None else scales
     rows, columns, counts = table.rows, table.columns, table.counts
     means = table.per_user(table.values) / np.maximum(counts, 1)
     centred = np.clip(table.values - means[rows], -1.0, 1.0)
-    norms = np.sqrt(table.per_user(1 + (RATING_WEIGHT * centred) ** 2))
+    norms = np.sqrt(table.per_user(1 + (VALUE_WEIGHT * centred) ** 2))
     weights = (scales / np.where(norms > 0, norms, 1.0))[rows]
     total = yield Sum(
         users=[scales.sum(), (scales * means).sum()],
-        items=_per_item(table, np.stack([weights, RATING_WEIGHT * weights * centred], axis=1)),
-        # a user is 1 and a mean within [-1, 1]; over the items, the vector was divided by its own norm
+        items=_per_item(table, np.stack([weights, VALUE_WEIGHT * weights * centred], axis=1)),
+        # users: 1 and a mean within [-1, 1]; items: a vector that was divided by its own norm
         bound={"users": Bound(math.sqrt(2), change=2.0), "items": 1.0},
         fractions=FIRST_FRACTIONS,
         step=split["first"],
@@ -106,15 +124,22 @@ def item_program(
     n_users = max(float(total.users[0]), 1.0)
     mean = float(np.clip(total.users[1] / n_users, -1.0, 1.0))
     sigma = total.noise["items"]
-    weight, biases = first_biases(
-        total["items"][:, 0], total["items"][:, 1] / RATING_WEIGHT, sigma, sigma / RATING_WEIGHT
+    weight, biases = shrunk_biases(
+        total["items"][:, 0],
+        total["items"][:, 1] / VALUE_WEIGHT,
+        count_noise=sigma,
+        sum_noise=sigma / VALUE_WEIGHT,
+        features=None if features is None else _standardised(features),
     )
 
     size = min(settings.max_columns, len(table.items))
     popular = np.sort(np.argsort(-total["items"][:, 0], kind="stable")[:size])
-    found = ItemPosterior.of_biases(mean, biases, weight, sigma / RATING_WEIGHT, n_users)
+    posterior = RowPosterior.of_biases(mean, biases, weight, sigma / VALUE_WEIGHT, n_users)
     if size > 1 and settings.n_factors:
-        outer = _second_moment_of_users(table, scales, popular, table.values - mean - biases[columns])
+        residuals = _without_user_biases(table, table.values - mean - biases[columns])
+        outer = second_moment(
+            rows, columns, residuals, popular, n_units=len(table.users), n_columns=len(table.items), scales=scales
+        )
         second = yield Sum(
             second=pack(outer),
             # outer products of vectors of norm 1 are at most sqrt(2) apart
@@ -123,65 +148,67 @@ def item_program(
             units=len(table.users),
         )
         factors, spread = loadings(
-            unpack(second.second, size), second.noise["second"], weight[popular], n_users, settings.n_factors
+            unpack(second.second, size),
+            second.noise["second"],
+            weight[popular],
+            n_users,
+            settings.n_factors,
+            None if features is None else features[popular],
+            # the squared entries of a user's outer product add up to 1, and off the diagonal they are packed times sqrt(2)
+            sampling=math.sqrt(2 * n_users) / size,
         )
-        found = found.with_factors(popular, factors, spread)
+        posterior = posterior.with_factors(popular, factors, spread, features)
 
-    noise = NOISE
+    noise = VALUE_VARIANCE
     for _ in range(split["regressions"].count):
-        asked, arrays = _regression(table, scales, found, noise, norms)
-        bound = {"moments": Bound(1.0), "gram": asked, "activity": Bound(math.sqrt(2), change=math.sqrt(2))}
-        answer = yield Sum(
+        gram_bound, arrays = _regression(table, scales, posterior, noise, norms)
+        bound = {"moments": Bound(1.0), "gram": gram_bound, "activity": Bound(math.sqrt(2), change=math.sqrt(2))}
+        total = yield Sum(
             bound=bound,
             fractions=REGRESSION_FRACTIONS,
             step=split["regressions"],
             units=len(table.users),
             **arrays,
         )
-        activity = max(float(answer.activity[0]), 1.0)
-        noise = float(np.clip(answer.activity[1] / activity, LEAST_NOISE, 1.0))
-        gram = unpack(answer.gram, found.size) / activity
-        found = found.corrected(answer.moments, gram, answer.noise["moments"], RARE_GAIN)
-    return Outcome({**_item_side(found, noise).public(), "weights": weight})
+        activity = max(float(total.activity[0]), 1.0)
+        noise = float(np.clip(total.activity[1] / activity, LEAST_VALUE_VARIANCE, 1.0))
+        gram = unpack(total.gram, posterior.size) / activity
+        posterior = posterior.corrected(total.moments, gram, total.noise["moments"], RARITY_POWER)
+    return Outcome({**_item_side(posterior, noise).public(), "weights": weight})
 
 
-def _per_item(table: RatingTable, terms: NDArray[np.float64]) -> NDArray[np.float64]:
+def _standardised(features: Floats) -> Floats:
+    """Return columns of mean 0 and variance 1; constant columns become zero."""
+    centred = features - features.mean(axis=0)
+    spread = centred.std(axis=0)
+    standardised: Floats = centred / np.where(spread > 0, spread, 1.0)
+    return standardised
+
+
+def _per_item(table: RatingTable, terms: Floats) -> Floats:
     items = len(table.items)
     sums = [np.bincount(table.columns, column, minlength=items) for column in terms.T]
     return np.stack(sums, axis=1)
 
 
-def _second_moment_of_users(
-    table: RatingTable, scales: NDArray[np.float64], popular: NDArray[np.intp], residuals: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Sum the outer products of the users' residuals over the popular items, each divided by its norm; no diagonal."""
-    rows = table.rows
-    biases = table.per_user(residuals) / (table.counts + NOISE / USER_BIAS)
-    place = np.full(len(table.items), -1)
-    place[popular] = np.arange(len(popular))
-    chosen = place[table.columns]
-    cut = np.clip(residuals - biases[rows], -CUT, CUT)
-    outer = np.zeros((len(popular), len(popular)))
-    for start in range(0, len(table.users), BLOCK):
-        users = slice(int(table.ends[start]), int(table.ends[min(start + BLOCK, len(table.users))]))
-        inside = chosen[users] >= 0
-        dense = np.zeros((min(BLOCK, len(table.users) - start), len(popular)))
-        dense[rows[users][inside] - start, chosen[users][inside]] = cut[users][inside]
-        lengths = np.linalg.norm(dense, axis=1)
-        factor = np.sqrt(scales[start : start + BLOCK]) / np.where(lengths > 0, lengths, 1.0)
-        dense *= factor[:, None]
-        outer += dense.T @ dense
-    np.fill_diagonal(outer, 0.0)
-    return outer
+def _without_user_biases(table: RatingTable, residuals: Floats) -> Floats:
+    """Return the residuals minus their user's shrunk mean, clipped."""
+    biases = table.per_user(residuals) / (table.counts + VALUE_VARIANCE / UNIT_BIAS_VARIANCE)
+    return np.clip(residuals - biases[table.rows], -RESIDUAL_CLIP, RESIDUAL_CLIP)
 
 
 def _regression(
-    table: RatingTable, scales: NDArray[np.float64], found: ItemPosterior, noise: float, norms: NDArray[np.float64]
-) -> tuple[Bound, dict[str, NDArray[np.float64]]]:
-    """Return what the users send for one correction: errors times regressors by item, and averages over users."""
-    side, gain = _item_side(found, noise), found.gain(RARE_GAIN)
+    table: RatingTable, scales: Floats, posterior: RowPosterior, noise: float, norms: Floats
+) -> tuple[Bound, dict[str, Any]]:
+    """Return the users' contributions to one regression, and the bound of the Gram matrix.
+
+    A user's regressors are clipped to the norm 1 + sqrt(n_factors): users' factors have unit prior variance. Its term of
+    the Gram matrix is clipped to the Frobenius norm 4 sqrt(size). Both were chosen with the shared constants; wider
+    limits clip fewer users and need more noise.
+    """
+    side, gain = _item_side(posterior, noise), posterior.gain(RARITY_POWER)
     factors = np.ascontiguousarray(np.concatenate([side.factors, np.ones((len(side.factors), 1))], axis=1))
-    longest, most = 1 + math.sqrt(found.size - 1), 4 * math.sqrt(found.size)
+    longest, most = 1 + math.sqrt(posterior.size - 1), 4 * math.sqrt(posterior.size)
     moments, sent, average, squares = regress(
         table.ends,
         table.columns,
@@ -192,28 +219,38 @@ def _regression(
         noise,
         gain=gain,
         longest=longest,
-        cut=CUT,
+        clip=RESIDUAL_CLIP,
         scales=scales,
     )
-    # how much the items' weights grow by being multiplied with the regressors, on average over active users
-    active = scales * np.minimum(np.sqrt(table.counts / ACTIVE), 1.0)
-    stretch = np.where(sent > 0, norms / np.where(sent > 0, sent, 1.0), 0.0)
-    stretch *= np.minimum(1.0, most / np.maximum(stretch * np.einsum("ij,ij->i", average, average), most))
+    # G: the average over active users of (n_u / t_u) x_u x_u', each clipped to the Frobenius norm `most`
+    active = scales * np.minimum(np.sqrt(table.counts / FULL_ACTIVITY), 1.0)
+    ratios = np.where(sent > 0, norms / np.where(sent > 0, sent, 1.0), 0.0)
+    ratios *= np.minimum(1.0, most / np.maximum(ratios * np.einsum("ij,ij->i", average, average), most))
     with one_blas_thread():
-        gram = (average * (active * stretch)[:, None]).T @ average
+        gram = (average * (active * ratios)[:, None]).T @ average
     activity = np.array([active.sum(), (active * squares).sum()])
     arrays = {"moments": moments, "gram": pack(gram), "activity": activity}
     return Bound(most, change=math.sqrt(2) * most), arrays
 
 
-def _item_side(found: ItemPosterior, noise: float) -> ItemSide:
-    precision = np.r_[np.ones(found.size - 1), 1 / USER_BIAS]
-    factors = np.ascontiguousarray(found.means[:, :-1])
-    return ItemSide(found.mean, found.means[:, -1].copy(), factors, factors[:0], precision, noise)
+def _item_side(posterior: RowPosterior, noise: float) -> ItemSide:
+    precision = np.r_[np.ones(posterior.size - 1), 1 / UNIT_BIAS_VARIANCE]
+    factors = np.ascontiguousarray(posterior.means[:, :-1])
+    return ItemSide(posterior.mean, posterior.means[:, -1].copy(), factors, factors[:0], precision, noise)
+
+
+def with_public_tastes(side: ItemSide, features: Floats) -> ItemSide:
+    """Add public features to the items' factors: each user's taste for them is then solved from the user's own ratings.
+
+    It costs no privacy: the features are public, and the users' tastes never leave their holder.
+    """
+    factors = np.concatenate([side.factors, TASTE * (features - features.mean(axis=0))], axis=1)
+    precision = np.concatenate([side.precision[:-1], np.ones(features.shape[1]), side.precision[-1:]])
+    return replace(side, factors=np.ascontiguousarray(factors), variances=factors[:0], precision=precision)
 
 
 def on_rating_scale(side: ItemSide, middle: float, half: float) -> ItemSide:
-    """Return the items' side on the scale of the ratings: `middle` for 0, `half` for 1."""
+    """Return the items' side on the scale of the ratings: 0 becomes `middle`, and a difference of 1 becomes `half`."""
     precision = side.precision.copy()
     precision[-1] /= half**2
     return replace(

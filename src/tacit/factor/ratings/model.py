@@ -1,4 +1,4 @@
-"""What every recommender does the same way once the items are known: solve users, predict, recommend, compare, evaluate."""
+"""The base of all recommenders: with fitted items, it solves users, predicts, recommends, compares items and evaluates."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import InvalidInputError, words
 from tacit.estimators.base import learned, public, released
 from tacit.estimators.saved import SavedModel
 from tacit.factor.ratings.als import ItemSide
-from tacit.factor.ratings.evaluation import Evaluation, ranking_scores, rating_errors
+from tacit.factor.ratings.evaluation import Evaluation, ranked_items, rating_errors
 from tacit.factor.ratings.table import Ids, RatingTable, as_ratings, read_ratings
+from tacit.measure.ranking import RankingScores, divided_histories, ranking_scores
 from tacit.validation import check_choice, check_count
+
+RELEVANT = 0.75
+"""A held-out rating is relevant if it is at least this far up the range: 4 of 1 to 5, the usual choice for such data."""
 
 
 class RatingModel(SavedModel):
     """Base of recommenders.
 
     A fit ends with `_keep`. The users' ratings and factors are kept in memory only, under private names; `save` writes
-    what describes items.
+    the attributes that describe items.
     """
 
     rating_range: tuple[float, float] | None = public(default=None)
@@ -44,10 +48,10 @@ class RatingModel(SavedModel):
         Parameters
         ----------
         users, items : array_like of ids
-            The users' ratings were in the fit; for others there is `recommend_for` and `predict_for`.
+            The users' ratings were in the fit; for other users, see `recommend_for` and `predict_for`.
         unknown : {"raise", "mean"}
-            What to do with ids that were not in the fit: raise, or leave out what is not known (a user's bias and
-            factors, an item's bias and factors).
+            What to do with ids that were not in the fit: raise, or use zero for the bias and factors of such a user or
+            item.
         """
         check_choice(unknown, "unknown", ("raise", "mean"))
         table = self._fitted_table()
@@ -66,7 +70,7 @@ class RatingModel(SavedModel):
         return self._scores(user, np.zeros(len(columns), dtype=np.int64), columns)
 
     def recommend(self, user: Hashable, n: int = 10, *, exclude_seen: bool = True) -> list[tuple[Any, float]]:
-        """Return the `n` items with the highest expected rating, and these, for a user of the fit."""
+        """Return the `n` items with the highest expected ratings, with these ratings, for a user of the fit."""
         table = self._fitted_table()
         row = table.users.one(user, "user")
         seen = table.columns[table.of(row)] if exclude_seen else None
@@ -75,7 +79,7 @@ class RatingModel(SavedModel):
     def recommend_for(
         self, items: Any, ratings: ArrayLike, n: int = 10, *, exclude_seen: bool = True
     ) -> list[tuple[Any, float]]:
-        """Return the `n` items with the highest expected rating for a user with these ratings, who was not in the fit."""
+        """Return the `n` items with the highest expected ratings for a user with these ratings, who was not in the fit."""
         columns, values = self._own(items, ratings)
         return self._best(self._solve_one(columns, values)[0], n, columns if exclude_seen else None)
 
@@ -85,7 +89,7 @@ class RatingModel(SavedModel):
         return solved
 
     def similar_items(self, item: Hashable, n: int = 10) -> list[tuple[Any, float]]:
-        """Return the `n` items whose factors point most nearly in the direction of this item's, and the cosines."""
+        """Return the `n` items whose factors have the largest cosine with this item's, and the cosines."""
         ids = self._items()
         place, n = ids.one(item, "item"), check_count(n, "n")
         lengths = np.linalg.norm(self.item_factors_, axis=1)
@@ -106,35 +110,82 @@ class RatingModel(SavedModel):
         Parameters
         ----------
         users, items, ratings
-            Users and items that were not in the fit are predicted by what is known about the other.
+            For a user or item that was not in the fit, the prediction uses the other of the pair only.
         k : int, default=10
             Length of the lists for recall and NDCG. A list holds the items with the highest expected rating among those
             that the user did not rate in the fit.
         relevant : float, optional
-            Held-out ratings of at least this count as relevant; three quarters up the range if not given.
+            Held-out ratings of at least this count as relevant; if not given, the lower end of the range plus three quarters
+            of its width.
         """
         held_out = read_ratings(users, items, ratings)
         table = self._fitted_table()
         rows = table.users.codes(held_out.users.values, "user")[held_out.rows]
         columns = table.items.codes(held_out.items.values, "item")[held_out.columns]
         rmse, mae = rating_errors(self._scores(self._users, rows, columns), held_out.values)
-        bar = self.least_ + 0.75 * (self.greatest_ - self.least_) if relevant is None else relevant
-        wanted = (rows >= 0) & (columns >= 0) & (held_out.values >= bar)
-        recall, ndcg, listed = ranking_scores(
-            table,
-            self._users,
-            np.asarray(self.item_factors_, np.float64),
-            self.item_biases_,
-            rows[wanted],
-            columns[wanted],
-            check_count(k, "k"),
+        least = self.least_ + RELEVANT * (self.greatest_ - self.least_) if relevant is None else relevant
+        wanted = (rows >= 0) & (columns >= 0) & (held_out.values >= least)
+        listed, starts = np.unique(rows[wanted], return_index=True)  # ratings are ordered by user
+        chosen = np.split(columns[wanted], starts[1:]) if len(listed) else []
+        ranking = self._ranking(
+            self._users[listed], [table.columns[table.of(int(row))] for row in listed], chosen, check_count(k, "k")
         )
-        return Evaluation(rmse, mae, recall, ndcg, k, len(held_out.values), listed)
+        return Evaluation(rmse, mae, ranking, len(held_out.values))
+
+    def evaluate_new_users(
+        self,
+        users: Any,
+        items: Any = None,
+        ratings: Any = None,
+        *,
+        k: int = 20,
+        relevant: float | None = None,
+        fraction: float = 0.2,
+        random_state: int = 0,
+    ) -> RankingScores:
+        """Measure the lists of users who were not in the fit (strong generalisation).
+
+        A list holds the items with the highest expected rating: the answer to "what would this user rate highly?". For
+        "what will this user choose next?" fit `ImplicitRecommender` or `PrivateImplicitRecommender`, whose lists hit more.
+
+        Parameters
+        ----------
+        users, items, ratings
+            All ratings of these users, given as to `fit`. Items that the model does not know are left out.
+        k : int, default=20
+        relevant : float, optional
+            As for `evaluate`.
+        fraction : float, default=0.2
+            This fraction of each user's ratings is held out; the model sees the rest. Of those held out, the relevant ones
+            are to be found.
+        random_state : int, default=0
+        """
+        held_out = read_ratings(users, items, ratings, rating_range=(self.least_, self.greatest_))
+        columns = self._items().codes(held_out.items.values, "item")[held_out.columns]
+        least = self.least_ + RELEVANT * (self.greatest_ - self.least_) if relevant is None else relevant
+        places = [np.arange(part.start, part.stop) for part in map(held_out.of, range(len(held_out.users)))]
+        known = [own[columns[own] >= 0] for own in places]
+        seen, taken = divided_histories(known, fraction=fraction, random_state=random_state)
+        given = [np.sort(np.array(one, dtype=np.int64)) for one in seen]
+        wanted = [columns[one[held_out.values[one] >= least]] for one in (np.array(t, dtype=np.int64) for t in taken)]
+        ends = np.cumsum([0, *map(len, given)]).astype(np.int64)
+        joined = np.concatenate([*given, np.zeros(0, np.int64)])
+        solved = self._item_side().solve_users(ends, columns[joined].astype(np.int32), held_out.values[joined])
+        return self._ranking(solved, [columns[one] for one in given], wanted, check_count(k, "k"))
+
+    def _ranking(
+        self, users: NDArray[Any], seen: Sequence[NDArray[Any]], relevant: Sequence[NDArray[Any]], k: int
+    ) -> RankingScores:
+        """Measure the lists of users with these factors; the popularity of items is the released one, where there is one."""
+        lists = ranked_items(users, np.asarray(self.item_factors_, np.float64), self.item_biases_, seen, k)
+        weights = getattr(self, "item_weights_", None)
+        popularity = None if weights is None else np.maximum(weights, 0.0)
+        return ranking_scores(lists, relevant, k=k, n_items=len(self.item_biases_), popularity=popularity)
 
     def _keep(
         self, items: ItemSide, table: RatingTable, least: float, greatest: float, users: NDArray[Any] | None = None
     ) -> None:
-        """Keep what was learned about the items, and, in memory only, the users."""
+        """Set the attributes of the items and, in memory only, the users."""
         self.global_mean_, self.item_biases_, self.noise_ = float(items.mean), items.biases, float(items.noise)
         self.item_factors_, self.item_variances_ = items.factors, items.variances
         self.user_precision_ = items.precision
@@ -164,7 +215,7 @@ class RatingModel(SavedModel):
         if not hasattr(self, "_table"):
             raise InvalidInputError(
                 "a model that was fitted in this process",
-                words("one that was loaded, and so knows items but no users"),
+                words("a loaded one, which has items but no users"),
                 "Give the user's own ratings to recommend_for or predict_for.",
             )
         return self._table
@@ -185,7 +236,9 @@ class RatingModel(SavedModel):
         scores = np.full(len(rows), self.global_mean_)
         scores += np.where(columns >= 0, self.item_biases_[columns], 0.0) + np.where(rows >= 0, users[rows, -1], 0.0)
         both = np.flatnonzero((rows >= 0) & (columns >= 0))
-        for factor in range(self.item_factors_.shape[1]):  # one at a time: memory does not grow with their number
+        for factor in range(
+            self.item_factors_.shape[1]
+        ):  # one at a time, so that memory does not grow with their number
             scores[both] += users[rows[both], factor] * self.item_factors_[columns[both], factor]
         within: NDArray[np.float64] = np.clip(scores, self.least_, self.greatest_)
         return within
@@ -198,19 +251,3 @@ class RatingModel(SavedModel):
         ids = self._items()
         best = [index for index in np.argsort(-scores, kind="stable")[:n] if np.isfinite(scores[index])]
         return [(ids[index], float(np.clip(scores[index], self.least_, self.greatest_))) for index in best]
-
-
-def check_rating_range(rating_range: Any) -> tuple[float, float]:
-    """Return the least and greatest rating."""
-    pair = rating_range if isinstance(rating_range, Sequence) and not isinstance(rating_range, str) else ()
-    try:
-        low, high = (float(end) for end in pair)
-    except (TypeError, ValueError):
-        low, high = 0.0, 0.0
-    if not (np.isfinite([low, high]).all() and low < high):
-        raise InvalidInputError(
-            "rating_range to be two numbers, the lesser one first",
-            parameter(rating_range),
-            "For example rating_range=(1, 5).",
-        )
-    return low, high

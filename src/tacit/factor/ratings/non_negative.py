@@ -3,8 +3,9 @@ r"""Non-negative factors of ratings with missing entries (weighted NMF), as a pr
 .. math:: \min_{P, Q \ge 0} \frac12 \sum_{(u,i)\ \text{rated}} (r_{ui} - p_u \cdot q_i)^2
           + \frac\lambda2 \Big(\sum_u n_u |p_u|^2 + \sum_i n_i |q_i|^2\Big)
 
-Alternating, each side by coordinate descent on its own normal equations, so the objective never rises. Users stay with
-their holder; the items' normal equations are what leaves it, so that several holders get what one would.
+Users and items alternate. Each side is improved by coordinate descent on its own normal equations, so the objective never
+rises. Users stay with their holder. The items' normal equations are added up over holders, so several holders get the same
+result as one.
 """
 
 from __future__ import annotations
@@ -19,24 +20,28 @@ from numpy.typing import NDArray
 from tacit.channel import Clear, Outcome, Program, Sum, run
 from tacit.errors import InvalidInputError, words
 from tacit.estimators.base import public, released
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.kernels import parallel_for
 from tacit.factor.ratings.als import BLOCK, ItemSide
-from tacit.factor.ratings.model import RatingModel, check_rating_range
+from tacit.factor.ratings.model import RatingModel
 from tacit.factor.ratings.table import RatingTable, read_ratings
-from tacit.factor.small_solves import Floats, fused, normal_rows
+from tacit.factor.small_solves import fused, normal_rows
 from tacit.privacy.guarantee import Guarantee
-from tacit.validation import check_count, check_positive, check_seed
+from tacit.validation import check_count, check_positive, check_range, check_seed
 
 DESCENT_TOLERANCE = 1e-12
-"""A row is done when a sweep moves less than this share of its squared length."""
+"""A row is finished when a sweep changes it by less than this fraction of its squared norm. Set by hand: about single
+precision in the row's entries."""
 ROW_SWEEPS = 30
+"""Most sweeps over one row per sweep of the fit. Set by hand: rows continue from their last values, so few are needed."""
 USER_SWEEPS = 1000
-"""A user is solved for good by this many: all start from the same point, so the same ratings give the same factors."""
+"""Most sweeps over a user's row after the fit. Set by hand, to reach DESCENT_TOLERANCE: users start from zero, so the same
+ratings give the same factors."""
 
 
 @fused
 def _descend_packed(
-    grams: Floats, linears: Floats, ridge: Floats, rows: Floats, most_sweeps: int, start: int, stop: int
+    grams: SomeFloats, linears: SomeFloats, ridge: SomeFloats, rows: SomeFloats, most_sweeps: int, start: int, stop: int
 ) -> None:
     size = linears.shape[1]
     gradient = np.empty(size, linears.dtype)
@@ -66,7 +71,9 @@ def _descend_packed(
                 break
 
 
-def descend_packed(grams: Floats, linears: Floats, ridge: Floats, rows: Floats, most_sweeps: int) -> None:
+def descend_packed(
+    grams: SomeFloats, linears: SomeFloats, ridge: SomeFloats, rows: SomeFloats, most_sweeps: int
+) -> None:
     """Lower ``1/2 x'(G + ridge) x - b'x`` over ``x >= 0`` for every row of `rows`, in place, by coordinate descent."""
     parallel_for(
         lambda start, stop: _descend_packed(grams, linears, ridge, rows, most_sweeps, start, stop),
@@ -76,7 +83,7 @@ def descend_packed(grams: Floats, linears: Floats, ridge: Floats, rows: Floats, 
 
 @dataclass(frozen=True)
 class NonNegativeSide(ItemSide):
-    """Items' factors, and users' solved without a bias and without negative entries; `noise` is the penalty."""
+    """Items' factors. Users are solved without a bias and without negative entries; `noise` is the penalty."""
 
     def solve_users(
         self, ends: NDArray[np.int64], columns: NDArray[np.int32], values: NDArray[np.float64]
@@ -131,26 +138,41 @@ def rating_nmf_program(
     return Outcome(side.public())
 
 
-class RatingNMF(RatingModel):
-    """Non-negative factorisation of the ratings given, without privacy; what is missing does not count as zero.
+class NonNegativeRatings:
+    """Mixin of rating models with non-negative factors; the mean rating is predicted where the user or the item is not known."""
+
+    rating_mean_: float
+
+    def _scores(self, users: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+        unknown = (rows < 0) | (columns < 0)
+        return np.where(unknown, self.rating_mean_, super()._scores(users, rows, columns))  # type: ignore[misc]
+
+    def _item_side(self) -> ItemSide:
+        return NonNegativeSide(**super()._item_side().public())  # type: ignore[misc]
+
+
+class RatingNMF(NonNegativeRatings, RatingModel):
+    """Non-negative factorisation of ratings, without privacy; missing ratings do not count as zero.
 
     Parameters
     ----------
     n_factors : int, default=10
     sweeps : int, default=30
     penalty : float, default=0.05
-        On the squared length of the factors, for each rating.
+        On the squared norm of the factors, for each rating.
     rating_range : tuple of float, optional
-        Those of the data if not given; not below 0.
+        The least and greatest rating, not below 0; those of the data if not given.
     random_state : int, default=0
-        Of the start.
+        Seed of the random start.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
     item_factors_ : ndarray of shape (n_items, n_factors)
         Not negative.
     rating_mean_ : float
-        Predicted where the user or the item is not known.
+        The prediction where the user or the item was not in the fit.
     item_ids_, guarantee_, n_duplicates_
         As for `Recommender`; the biases and the mean are zero.
     """
@@ -163,7 +185,7 @@ class RatingNMF(RatingModel):
 
     def fit(self, users: Any, items: Any = None, ratings: Any = None) -> RatingNMF:
         """Learn from ratings, given as to `Recommender.fit`."""
-        bounds = None if self.rating_range is None else check_rating_range(self.rating_range)
+        bounds = None if self.rating_range is None else check_range(self.rating_range, "rating_range", example=(1, 5))
         check_count(self.n_factors, "n_factors")
         check_count(self.sweeps, "sweeps")
         check_positive(self.penalty, "penalty")
@@ -187,10 +209,3 @@ class RatingNMF(RatingModel):
         self.guarantee_ = Guarantee.none("the items' factors were computed from the ratings without noise")
         self._keep(NonNegativeSide.learned(outcome), table, least, greatest)
         return self
-
-    def _scores(self, users: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-        unknown = (rows < 0) | (columns < 0)
-        return np.where(unknown, self.rating_mean_, super()._scores(users, rows, columns))
-
-    def _item_side(self) -> ItemSide:
-        return NonNegativeSide(**super()._item_side().public())

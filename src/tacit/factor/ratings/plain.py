@@ -1,4 +1,4 @@
-"""A recommender without privacy: the yardstick, and the model for data that may be seen."""
+"""A recommender without privacy: for comparison, and for data that is not private."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 from tacit.channel import Clear, run
 from tacit.estimators.base import public
 from tacit.factor.ratings.als import ItemSide, als_program
-from tacit.factor.ratings.model import RatingModel, check_rating_range
+from tacit.factor.ratings.model import RatingModel
 from tacit.factor.ratings.table import read_ratings
 from tacit.privacy.guarantee import Guarantee
-from tacit.validation import check_count, check_seed
+from tacit.validation import check_count, check_range, check_seed
 
 
 class Recommender(RatingModel):
@@ -20,21 +20,23 @@ class Recommender(RatingModel):
     ----------
     n_factors : int, default=16
     sweeps : int, default=25
-        Times that all users and all items are solved. Fixed; more change little.
+        Number of sweeps, in each of which all users and all items are solved.
     rating_range : tuple of float, optional
         The least and greatest rating; those of the data if not given. Ratings outside are refused, predictions clipped.
     random_state : int, default=0
-        Of the start.
+        Seed of the random start.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
     global_mean_ : float
     item_biases_ : ndarray of shape (n_items,)
     item_factors_, item_variances_ : ndarray of shape (n_items, n_factors)
-        Mean and variance of what is known about each item.
+        Posterior mean and variance of each item's factors.
     item_ids_ : ndarray or list
     user_precision_ : ndarray of shape (n_factors + 1,)
-        Of the prior of a user's factors and bias.
+        Prior precision of a user's factors and bias.
     noise_ : float
         Variance of a rating around its expectation.
     n_duplicates_ : int
@@ -44,8 +46,8 @@ class Recommender(RatingModel):
 
     Notes
     -----
-    Variances of priors and noise are estimated with the factors (`tacit.factor.ratings.als`), so there is no
-    regularisation to tune. The saved file holds the items' side only.
+    Variances of priors and noise are estimated together with the factors (`tacit.factor.ratings.als`), so there is no
+    regularisation to tune. The saved file holds the items only.
 
     Examples
     --------
@@ -63,7 +65,7 @@ class Recommender(RatingModel):
 
     def fit(self, users: Any, items: Any = None, ratings: Any = None) -> Recommender:
         """Learn from ratings: a data frame, a users x items sparse matrix, or ids of users and items with ratings."""
-        bounds = None if self.rating_range is None else check_rating_range(self.rating_range)
+        bounds = None if self.rating_range is None else check_range(self.rating_range, "rating_range", example=(1, 5))
         program_settings = {
             "n_factors": check_count(self.n_factors, "n_factors", least=0),
             "sweeps": check_count(self.sweeps, "sweeps"),

@@ -1,10 +1,9 @@
-"""A recommender whose items' side may be released: user-level differential privacy."""
+"""A recommender whose items may be released: user-level differential privacy."""
 
 from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,42 +13,53 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from tacit.channel import Clear, Plan, Split, Step, run
-from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
+from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.base import learned, public, released
 from tacit.estimators.private import PrivateFit
+from tacit.estimators.verdict import Concern, about_ratings, only_biases
 from tacit.factor.ratings.als import ItemSide
-from tacit.factor.ratings.item_moments import ItemMomentSettings, item_program, on_rating_scale
-from tacit.factor.ratings.model import RatingModel, check_rating_range
-from tacit.factor.ratings.mugdho_imtiaz import UNPROTECTED, VALUES_ONLY, gradient_program, published_program
-from tacit.factor.ratings.table import RatingTable, as_ids, read_ratings
+from tacit.factor.ratings.item_moments import ItemMomentSettings, item_program, on_rating_scale, with_public_tastes
+from tacit.factor.ratings.model import RatingModel
+from tacit.factor.ratings.mugdho_imtiaz import (
+    UNPROTECTED,
+    VALUES_ONLY,
+    MugdhoImtiazSettings,
+    gradient_program,
+    published_program,
+)
+from tacit.factor.ratings.table import RatingTable, as_ids, public_features, read_ratings
 from tacit.factor.ratings.user_budgets import UserBudgets, budgets_of
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import secure_generator
-from tacit.validation import check_choice, check_count, check_epsilon, check_seed
+from tacit.validation import check_choice, check_count, check_epsilon, check_range, check_seed
 
+MOMENT_ROUNDS, GRADIENT_ROUNDS = 4, 30
+"""Default rounds. That of "moments" was chosen on MovieLens 100K and on a part of the training ratings of MovieLens 1M;
+that of the gradients was set by hand."""
 METHODS = {"moments": "user", "gradient": "cell", "published": "cell"}
 """Each method, and the unit that it protects."""
 
 STAYS = (
-    "a user's own factors are computed from that user's ratings and the released items' side, and shown to that user only (joint "
-    "differential privacy, or the billboard model): everybody else, together, learns of a user what the release allows, no more"
+    "a user's own factors are computed from that user's ratings and the released items, and shown to that user only (joint "
+    "differential privacy, or the billboard model): all others together learn no more about a user than the release allows"
 )
-CATALOGUE = "the list of items is public: that an item exists says nothing about who rated it"
-NO_CATALOGUE = "no catalogue was given, so that the list of items is public means the items in the data"
+CATALOGUE = "the list of items is public: the existence of an item says nothing about who rated it"
+NO_CATALOGUE = "no catalogue was given, so the items in the data are the public list of items"
 
 
 class PrivateRecommender(PrivateFit, RatingModel):
-    r"""Ratings from biases and factors, :math:`\mu + b_u + c_i + p_u \cdot q_i`, with a private items' side.
+    r"""Ratings from biases and factors, :math:`\mu + b_u + c_i + p_u \cdot q_i`, with differential privacy for users.
 
     Parameters
     ----------
     n_factors : int, default=10
-        At most so many factors; as many as rise above the noise are used. With none, the model is one of biases:
+        Maximum number of factors; those that exceed the noise are used. If there is none, the model consists of biases:
         ``n_factors_`` is 0, and a warning says so.
     epsilon : float, mapping or array, default=1.0
-        Privacy loss of the **whole** fit. Users may have budgets of their own: a mapping from user to epsilon, or one a
-        user in the order of the users' ids (of the rows of a sparse matrix). Each user's own guarantee holds, see
-        `user_guarantee`; users who ask for less count for less.
+        Privacy loss of the **whole** fit. Users may have budgets of their own: a mapping from user to epsilon, or one
+        epsilon per user in the order of the users' ids (of the rows of a sparse matrix). Each user's own guarantee holds,
+        see `user_guarantee`. Users with a smaller epsilon contribute less. Users with `inf` are volunteers: no guarantee
+        covers them.
     delta : float, default=1e-6
     unit : {"user", "cell"}, default="user"
         What is protected: a user's whole history, or (for "gradient" and "published") the value of one rating.
@@ -64,11 +74,20 @@ class PrivateRecommender(PrivateFit, RatingModel):
     max_columns : int, default=250
         Maximum number of items in the second moment; those with the largest noisy weights are kept.
     catalogue : sequence of ids, optional
-        All items there are: public. If not given, the items in the data are taken for public.
+        All items: public. If not given, the items in the data count as public.
+    features : array_like of shape (n_items, n_features), optional
+        Of the items, in the order of the catalogue (of the columns of a sparse matrix): public, not negative, such as 1 for
+        each genre or decade of a film; for "moments". See `tacit.data.item_features`. They are added to the items' factors, so
+        that a user's taste for them is solved from the user's own ratings, and help to find the items' biases.
+    published : MugdhoImtiazSettings, optional
+        For "published": step size, regularisation, clipping and the epsilon of one iteration
+        (`tacit.factor.ratings.mugdho_imtiaz`).
     adjacency, max_units, ledger, dataset, insecure_seed
         See `PrivateMoments`; rows are users.
     random_state : int, default=0
-        Of the start of "gradient" and "published"; it protects nothing and may be public.
+        Seed of the random start of "gradient" and "published". Not secret: privacy noise does not use it.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
@@ -77,18 +96,21 @@ class PrivateRecommender(PrivateFit, RatingModel):
     item_weights_ : ndarray of shape (n_items,)
         Noisy popularities ("moments" only).
     n_factors_ : int
+        Number of factors found; public features, which are columns of `item_factors_` too, are not counted.
     user_factors_ : ndarray
         Released by "gradient" and "published" only.
     guarantee_ : Guarantee
     n_duplicates_ : int
         Not released.
+    rmse_by_round_ : ndarray
+        For "published": the RMSE of the known ratings before each iteration. Not released.
 
     Privacy
     -------
-    Unit: one user with all ratings. What leaves: the noisy sums of `tacit.factor.ratings.item_moments`, and what is computed from
-    them. Why the bound holds: each user's vector is formed from that user's ratings and earlier answers, and divided by its
-    own norm. What stays: users' ratings and factors; `predict` and `recommend` use the user's own, and `save` does not
-    write them. The shares of the budget and all other constants are fixed, not tuned on the data.
+    Unit: one user with all ratings. What leaves: the noisy sums of `tacit.factor.ratings.item_moments`, and what is computed
+    from them. Why the bound holds: each user's vector is computed from that user's ratings and earlier totals, and divided
+    by its own norm. What stays: users' ratings and factors; `predict` and `recommend` use the user's own, and `save` does
+    not write them. The split of the budget and all other constants are fixed, and do not depend on the data of the fit.
 
     References
     ----------
@@ -118,39 +140,52 @@ class PrivateRecommender(PrivateFit, RatingModel):
     rounds: int | None = public(default=None)
     max_columns: int = public(default=250)
     catalogue: Any = public(default=None)
+    features: Any = public(default=None)
+    published: MugdhoImtiazSettings | None = public(default=None, in_file=False)
     random_state: int = public(default=0)
     n_factors_: int = released()
     item_weights_: NDArray[np.float64] = released()
     user_factors_: NDArray[np.float64] = released()
+    rmse_by_round_: NDArray[np.float64] = learned()
     _budgets: UserBudgets = learned()
 
     def fit(self, users: Any, items: Any = None, ratings: Any = None) -> PrivateRecommender:
         """Learn from ratings: a data frame, a users x items sparse matrix, or ids of users and items with ratings."""
         least, greatest = self._check_settings()
+        if self.features is not None and self.catalogue is None and items is not None:
+            raise InvalidInputError(
+                "a catalogue with the features",
+                words("features only"),
+                "Give the items that the rows of features belong to.",
+            )
         table = read_ratings(users, items, ratings, rating_range=(least, greatest), catalogue=self.catalogue)
+        self._note_concerns(about_ratings(table.values))
         middle, half = (least + greatest) / 2, (greatest - least) / 2
         scaled = replace(table, values=(table.values - middle) / half)
         self.item_ids_ = table.items.values
         given = users if items is None else (as_ids(users, "user"), as_ids(items, "item"), np.asarray(ratings))
         kept: NDArray[np.float64] | None = None
         if self.method == "moments":
-            side, self.item_weights_ = self._fit_moments(scaled, given)
+            features = self._item_features(table)
+            side, self.item_weights_ = self._fit_moments(scaled, given, features)
             self.n_factors_ = side.factors.shape[1]
-            self._say_if_biases_only()
+            if features is not None:
+                side = with_public_tastes(side, features)
         elif self.method == "gradient":
             side, self.user_factors_ = self._fit_gradient(scaled, given)
+            self.n_factors_ = side.factors.shape[1]
         else:
             side, self.user_factors_ = self._fit_published(table, 2 * half)
+            self.n_factors_ = side.factors.shape[1]
             kept = np.concatenate([self.user_factors_, np.zeros((len(self.user_factors_), 1))], axis=1)
         if self.method != "published":
             side = on_rating_scale(side, middle, half)
-        self.n_factors_ = side.factors.shape[1]
         self.n_duplicates_ = table.duplicates
         self._keep(side, table, least, greatest, kept)
         return self
 
     def user_guarantee(self, user: Any) -> Guarantee:
-        """Return what holds for one user of the fit, where users have budgets of their own."""
+        """Return the guarantee of one user of the fit, where users have budgets of their own."""
         table = self._fitted_table()
         return self._budgets.guarantee(self.guarantee_, table.users.one(user, "user"))
 
@@ -162,7 +197,7 @@ class PrivateRecommender(PrivateFit, RatingModel):
         return BaseEstimator._get_params_html(self._without_ids(), deep, doc_link)
 
     def _without_ids(self) -> PrivateRecommender:
-        """Return an estimator that is shown in place of this one: `epsilon` may be a mapping from the users' ids."""
+        """Return an estimator to show instead of this one: `epsilon` may be a mapping with the users' ids as keys."""
         if not isinstance(self.epsilon, Mapping | np.ndarray | list | tuple):
             return self
         return type(self)(**{**self.get_params(deep=False), "epsilon": "one per user"})
@@ -187,10 +222,20 @@ class PrivateRecommender(PrivateFit, RatingModel):
             raise InvalidInputError(
                 "one epsilon for all users", words("one per user"), "Use method='moments' for users' own budgets."
             )
-        return check_rating_range(self.rating_range)
+        if self.published is not None and not (
+            self.method == "published" and isinstance(self.published, MugdhoImtiazSettings)
+        ):
+            raise InvalidInputError(
+                "published to be MugdhoImtiazSettings, with method='published'",
+                words(f"a {type(self.published).__name__} with another method or of another kind"),
+                "See tacit.factor.ratings.mugdho_imtiaz.MugdhoImtiazSettings, or leave published out.",
+            )
+        if self.features is not None and self.method != "moments":
+            raise InvalidInputError("features with method='moments'", parameter(self.method), "Leave features out.")
+        return check_range(self.rating_range, "rating_range", example=(1, 5))
 
-    def _fit_moments(self, table: RatingTable, given: Any) -> Any:
-        rounds = 4 if self.rounds is None else self.rounds
+    def _fit_moments(self, table: RatingTable, given: Any, features: NDArray[np.float64] | None) -> Any:
+        rounds = MOMENT_ROUNDS if self.rounds is None else self.rounds
         self._budgets = budgets_of(self.epsilon, self.delta, self.adjacency, table.users, self.max_units)
         plan = None
         settings = ItemMomentSettings(self.n_factors, rounds, self.max_columns)
@@ -198,12 +243,12 @@ class PrivateRecommender(PrivateFit, RatingModel):
             plan = Plan.for_budget(
                 self._budgets.largest, self.delta, steps=settings.split, unit=self.unit, adjacency=self.adjacency
             )
-        outcome = self._run(given, item_program(table, settings, self._budgets.scales), plan)
+        outcome = self._run(given, item_program(table, settings, self._budgets.scales, features), plan)
         self.guarantee_ = self.guarantee_.assuming(STAYS, *self._public_items(), *self._budgets.words)
         return ItemSide.learned(outcome), outcome.public["weights"]
 
     def _fit_gradient(self, table: RatingTable, given: Any) -> Any:
-        rounds = 30 if self.rounds is None else self.rounds
+        rounds = GRADIENT_ROUNDS if self.rounds is None else self.rounds
         plan, split = None, Split(rounds=Step(count=rounds, weight=1 / rounds))
         if not math.isinf(self.epsilon):
             plan = Plan.for_budget(self.epsilon, self.delta, steps=split, unit="cell", adjacency="replace-one")
@@ -215,36 +260,43 @@ class PrivateRecommender(PrivateFit, RatingModel):
         return ItemSide.learned(outcome), outcome.public["users"]
 
     def _fit_published(self, table: RatingTable, span: float) -> Any:
+        settings = MugdhoImtiazSettings() if self.published is None else self.published
+        rounds = GRADIENT_ROUNDS if self.rounds is None else self.rounds
         program = published_program(
             table,
             n_factors=self.n_factors,
-            rounds=30 if self.rounds is None else self.rounds,
-            epsilon=check_epsilon(self.epsilon),
-            delta=self.delta,
-            span=span,
+            rounds=rounds,
+            noise=settings.noise_multiplier(self.epsilon, self.delta, rounds) * span * settings.C,
+            settings=settings,
             random_state=self.random_state,
             generator=secure_generator(),
         )
         outcome = run(program, Clear())
+        self.rmse_by_round_ = outcome.public["rmse"]
         self.guarantee_ = Guarantee.none(UNPROTECTED)
         return ItemSide.learned(outcome), outcome.public["users"]
+
+    def _item_features(self, table: RatingTable) -> NDArray[np.float64] | None:
+        """Return the public features in the order of the table's items."""
+        features = public_features(self.features, len(table.items))
+        if features is None or self.catalogue is None:
+            return features
+        ordered = np.empty_like(features)
+        ordered[table.items.codes(self.catalogue, "catalogue")] = features
+        return ordered
 
     def _public_items(self) -> tuple[str, ...]:
         return (CATALOGUE,) if self.catalogue is not None else (CATALOGUE, NO_CATALOGUE)
 
     def _public_parameters(self) -> dict[str, Any]:
-        found = super()._public_parameters()
+        parameters = super()._public_parameters()
         if isinstance(self.epsilon, Mapping | np.ndarray | list | tuple):
-            # who has which budget, and how many users there are, stays; the guarantee states the largest
+            # users' budgets and the number of users are private; the guarantee states the largest finite budget
             listed = self.epsilon.values() if isinstance(self.epsilon, Mapping) else self.epsilon
-            found["epsilon"] = max((float(one) for one in listed if isinstance(one, numbers.Real)), default=None)
-        return found
+            stated = [float(one) for one in listed if isinstance(one, numbers.Real)]
+            parameters["epsilon"] = max((one for one in stated if one < math.inf), default=max(stated, default=None))
+        return parameters
 
-    def _say_if_biases_only(self) -> None:
-        if self.n_factors and not self.n_factors_:
-            warnings.warn(
-                "No direction in the ratings rose above the noise, so the model consists of biases only: everyone gets the same "
-                "order of items. More users or a larger epsilon give it factors. (Seen in what was released: no extra cost.)",
-                PrivacyWarning,
-                stacklevel=3,
-            )
+    def _concerns(self) -> list[Concern]:
+        wanted = self.method == "moments" and self.n_factors and self.features is None
+        return only_biases(self.n_factors_) if wanted and hasattr(self, "n_factors_") else []

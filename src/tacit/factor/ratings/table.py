@@ -1,4 +1,4 @@
-"""Ratings as they come (data frame, three arrays, sparse matrix; ids of any hashable kind), indexed by user and by item."""
+"""Reads ratings (a data frame, three arrays or a sparse matrix; hashable ids) and indexes them by user and item."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, Undisclosed, kind_of, words
+from tacit.validation import refuse_dates
 
 COLUMNS = ("user", "item", "rating")
 DENSE_IDS = 4
-"""Whole-number ids are indexed by a table if their range is at most this many times their number; else by sorting."""
+"""Integer ids are indexed by a lookup table if their range is at most this many times their number, and by sorting
+otherwise. Set by hand: a table is faster, and takes memory for the whole range."""
 
 
 class Ids:
@@ -39,7 +41,7 @@ class Ids:
         return {value: index for index, value in enumerate(plain)}
 
     def codes(self, ids: Any, name: str) -> NDArray[np.int64]:
-        """Return the index of each id; -1 where it is not known."""
+        """Return the index of each id; -1 for an unknown id."""
         given = as_ids(ids, name)
         known = self.values
         if isinstance(known, np.ndarray) and len(known) and given.dtype.kind in "iu" and known.dtype.kind in "iu":
@@ -49,7 +51,7 @@ class Ids:
         return np.fromiter((lookup.get(value, -1) for value in given.tolist()), np.int64, len(given))
 
     def known(self, ids: Any, name: str) -> NDArray[np.int64]:
-        """Return the index of each id, or raise where one is not known."""
+        """Return the index of each id; raise for an unknown id."""
         codes = self.codes(ids, name)
         if (codes < 0).any():
             raise InvalidInputError(
@@ -100,9 +102,9 @@ class RatingTable(Undisclosed):
         return np.repeat(np.arange(len(self.users)), self.counts)
 
     def per_user(self, terms: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Add up the terms, one a rating, of every user by itself; 0 for users without ratings.
+        """Add up the terms (one per rating) of every user; 0 for users without ratings.
 
-        Each user's sum is formed from that user's terms alone, so that other users cannot move its rounding.
+        Each user's sum is computed from that user's terms alone, so other users cannot change its rounding.
         """
         filled = self.counts > 0
         shape = (len(self.users), *terms.shape[1:])
@@ -112,7 +114,7 @@ class RatingTable(Undisclosed):
         return sums
 
     def blocks(self, ratings: int) -> Iterator[tuple[slice, RatingTable]]:
-        """Yield ranges of users with about so many ratings each, and the part of the table that is theirs."""
+        """Yield ranges of users with about this many ratings each, and their part of the table."""
         start = 0
         while start < len(self.users):
             stop = int(np.searchsorted(self.ends, self.ends[start] + ratings, side="right")) - 1
@@ -127,7 +129,7 @@ class RatingTable(Undisclosed):
             start = stop
 
     def of(self, user: int) -> slice:
-        """Return where the ratings of one user are."""
+        """Return the slice of one user's ratings."""
         return slice(int(self.ends[user]), int(self.ends[user + 1]))
 
 
@@ -150,12 +152,12 @@ def read_ratings(
     rating_range : tuple of float, optional
         Ratings outside are refused.
     catalogue : sequence of ids, optional
-        All items, rated or not; an item outside is refused. The items rated, if not given.
+        All items, rated or not; an item outside is refused. If not given, the rated items.
 
     Returns
     -------
     RatingTable
-        Of several ratings for the same user and item the last is kept; the others are counted in `duplicates`.
+        Of several ratings by the same user for the same item, the last is kept; the others are counted in `duplicates`.
     """
     sizes: tuple[int, int] | None = None
     if items is None and ratings is None:
@@ -166,12 +168,12 @@ def read_ratings(
     given_users, given_items = as_ids(users, "user"), as_ids(items, "item")
     if not len(values) == len(given_users) == len(given_items):
         raise InvalidInputError(
-            "as many users as items as ratings",
+            "equal numbers of users, items and ratings",
             words("different numbers of them"),
-            "Give one user, one item and one rating each.",
+            "Give one user and one item per rating.",
         )
     if not len(values):
-        raise InvalidInputError("at least one rating", words("none"), "Check the file, or the filter before this.")
+        raise InvalidInputError("at least one rating", words("none"), "Check the file, or how it was filtered.")
     if sizes is not None:
         user_ids, item_ids = Ids(np.arange(sizes[0])), Ids(np.arange(sizes[1]))
         rows, columns = given_users.astype(np.int64), given_items.astype(np.int64)
@@ -185,7 +187,7 @@ def read_ratings(
 
 
 def as_ids(ids: Any, name: str) -> NDArray[Any]:
-    """Return ids as a one-dimensional array: of numbers, of strings, or of objects where they are mixed."""
+    """Return ids as a one-dimensional array: of numbers, of strings, or of objects if they are mixed."""
     array: Any = ids.to_numpy() if hasattr(ids, "to_numpy") else ids
     if not isinstance(array, np.ndarray):
         listed = (
@@ -205,13 +207,13 @@ def as_ids(ids: Any, name: str) -> NDArray[Any]:
             array = np.empty(len(plain), dtype=object)
             array[:] = plain
     if array.dtype.kind == "f" and np.isnan(array).any():
-        raise InvalidInputError(f"{name} ids without gaps", words("NaN"), "Drop the ratings without an id.")
-    found: NDArray[Any] = array
-    return found
+        raise InvalidInputError(f"{name} ids without missing values", words("NaN"), "Drop the ratings without an id.")
+    ids_array: NDArray[Any] = array
+    return ids_array
 
 
 def _plain_id(value: Any) -> Any:
-    """Return the one form of ids that are equal: 1, 1.0, True and NumPy's numbers are the same id."""
+    """Return the common form of equal ids: 1, 1.0, True and NumPy's numbers are the same id."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
@@ -230,7 +232,9 @@ def _id_order(value: Any) -> tuple[int, Any, str]:
 def _check_objects(array: NDArray[Any], name: str) -> None:
     for value in array:
         if not isinstance(value, Hashable) or value is None or value != value:  # noqa: PLR0124  (NaN is not itself)
-            raise InvalidInputError(f"hashable {name} ids without gaps", words("others"), "Drop or convert them.")
+            raise InvalidInputError(
+                f"hashable {name} ids without missing values", words("other ids"), "Drop or convert them."
+            )
 
 
 def as_ratings(
@@ -238,10 +242,13 @@ def as_ratings(
 ) -> NDArray[np.float64]:
     """Return finite ratings within the range, or raise; the message names a range that is public."""
     raw: Any = ratings
+    refuse_dates(raw, "ratings")
     try:
         values = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInputError("ratings that are numbers", words("others"), "Convert or drop the others.") from None
+        raise InvalidInputError(
+            "ratings that are numbers", words("other values"), "Convert or drop the others."
+        ) from None
     if values.ndim != 1:
         raise InvalidInputError("ratings in one dimension", kind_of(values), "Give one number per rating.")
     if not np.isfinite(values).all():
@@ -291,11 +298,15 @@ def _split(data: Any) -> tuple[Any, Any, Any, tuple[int, int] | None]:
     names = COLUMNS if set(COLUMNS) <= set(frame.columns) else tuple(frame.columns)
     if len(names) != len(COLUMNS):
         raise InvalidInputError(
-            f"columns named {', '.join(COLUMNS)}, or three columns", words("others"), "Rename or select the columns."
+            f"columns named {', '.join(COLUMNS)}, or three columns",
+            words("other columns"),
+            "Rename or select the columns.",
         )
     for name in names:
         if frame[name].null_count():
-            raise InvalidInputError(f"a column {name!r} without gaps", words("missing values"), "Drop these rows.")
+            raise InvalidInputError(
+                f"a column {name!r} without missing values", words("missing values"), "Drop these rows."
+            )
     return (*(frame[name].to_numpy() for name in names), None)
 
 
@@ -312,3 +323,23 @@ def _by_user(
     return RatingTable(
         users, items, ends.astype(np.int64), columns[order].astype(np.int32), values[order], int((~last).sum())
     )
+
+
+def public_features(features: Any, n_items: int) -> NDArray[np.float64] | None:
+    """Return features as an array, or raise."""
+    if features is None:
+        return None
+    dense = features.toarray() if hasattr(features, "toarray") else features
+    try:
+        matrix = np.asarray(dense.to_numpy() if hasattr(dense, "to_numpy") else dense, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            "features that are numbers", kind_of(features), "Convert text to columns of 0 and 1."
+        ) from None
+    if matrix.ndim != 2 or len(matrix) != n_items or not np.isfinite(matrix).all() or (matrix < 0).any():
+        raise InvalidInputError(
+            "features with one row per item of the catalogue, finite and not negative",
+            words("others"),
+            "Give the features in the order of the catalogue.",
+        )
+    return matrix

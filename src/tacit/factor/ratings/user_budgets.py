@@ -1,13 +1,18 @@
-r"""Budgets of their own for users: who asks for less privacy loss contributes less, and has a guarantee of its own.
+r"""Users with budgets of their own: a user with a smaller epsilon contributes less, and has a guarantee of its own.
 
-The noise is sized for the largest epsilon. A user whose every contribution is scaled by :math:`s \le 1` stands before noise
-that is :math:`1/s` times as wide as the bound asks, so a user with the smaller budget :math:`\varepsilon_u` gets
-:math:`s = z(\varepsilon)/z(\varepsilon_u)`, with the noise multipliers z of single releases (many Gaussian releases cost
-what one does), less a reserve for the rounding to the grid and of floating-point additions, which do not shrink with s.
+The noise is calibrated for the largest epsilon. If all contributions of a user are scaled by :math:`s \le 1`, the noise is
+:math:`1/s` times as large relative to them. So a user with the smaller budget :math:`\varepsilon_u` gets
+:math:`s = z(\varepsilon)/z(\varepsilon_u)`, where z is the noise multiplier of a single release (the ratio is the same for
+any number of Gaussian releases). A reserve is subtracted for the rounding to the grid and of floating-point additions,
+which do not shrink with s.
+
+Users with an infinite epsilon are volunteers: they contribute as much as users with the largest finite budget, and no guarantee
+covers them. If there is nobody else, there is no noise.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,27 +28,33 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.releases import GaussianRelease
 from tacit.validation import check_epsilon
 
+CALIBRATION_ERROR = 1e-6
+"""Scales are lowered by this fraction: the noise multipliers are found numerically, to a smaller relative error."""
+
 
 def rounding_reserve(max_units: int) -> float:
-    """Return how far rounding alone lets any user move a sum, over the bound of a user of scale 1.
+    """Return by how much rounding alone lets a user change a sum, relative to the bound of a user of scale 1.
 
-    It is the rounding to the grid (at most one part in `LEAST_STEPS_PER_ROUNDING`, doubled to be safe) and the rounding of
-    floating-point additions, which is relative to the sum of *all* users' contributions: neither shrinks with a user's scale.
+    It is the rounding to the grid (at most one part in `LEAST_STEPS_PER_ROUNDING`, doubled to be safe) plus the rounding of
+    floating-point additions, which is relative to the sum of *all* users' contributions. Neither shrinks with the scale.
     """
     return 2 / LEAST_STEPS_PER_ROUNDING + (with_float_errors(1.0, max_units) - 1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UserBudgets(Undisclosed):
-    """The largest epsilon, and each user's scale; `words` says what this rests on."""
+    """The largest finite epsilon, each user's scale and who is a volunteer; `words` are the assumptions to state."""
 
     largest: float
     scales: NDArray[np.float64]
     reserve: float
     words: tuple[str, ...] = ()
+    volunteers: NDArray[np.bool_] | None = None
 
     def guarantee(self, whole: Guarantee, user: int) -> Guarantee:
-        """Return what holds for the user, given what holds for everyone."""
+        """Return the guarantee of one user, given the one of the whole fit."""
+        if self.volunteers is not None and self.volunteers[user]:
+            return Guarantee.none("this user has chosen epsilon = inf")
         scale = float(self.scales[user])
         if not whole.holds or scale == 1.0:
             return whole
@@ -63,16 +74,18 @@ class UserBudgets(Undisclosed):
 
 
 def budgets_of(epsilon: Any, delta: float, adjacency: str, users: Ids, max_units: int) -> UserBudgets:
-    """Read one epsilon for all, a mapping from user to epsilon, or one a user."""
+    """Read one epsilon for all users, a mapping from user to epsilon, or one epsilon per user."""
     if isinstance(epsilon, Mapping):
         wanted = users.values.tolist() if isinstance(users.values, np.ndarray) else users.values
         missing = [user for user in wanted if user not in epsilon]
         if missing:
             raise InvalidInputError("an epsilon for every user", words("none for some users"), "Add the missing users.")
-        listed = [check_epsilon(epsilon[user]) for user in wanted]
-        named = [check_epsilon(value) for value in epsilon.values()]  # also of users without ratings: these are public
+        listed = [check_epsilon(epsilon[user], infinite=True) for user in wanted]
+        named = [
+            check_epsilon(value, infinite=True) for value in epsilon.values()
+        ]  # of users without ratings too: budgets are public
     elif isinstance(epsilon, np.ndarray | list | tuple):
-        listed = [check_epsilon(float(value)) for value in epsilon]
+        listed = [check_epsilon(float(value), infinite=True) for value in epsilon]
         if len(listed) != len(users):
             raise InvalidInputError(
                 "one epsilon for each user",
@@ -83,20 +96,27 @@ def budgets_of(epsilon: Any, delta: float, adjacency: str, users: Ids, max_units
     else:
         return UserBudgets(check_epsilon(epsilon, infinite=True), np.ones(len(users)), 0.0)
     reserve = rounding_reserve(max_units)
-    largest = max(named)
+    volunteers = np.isinf(listed)
+    finite = [value for value in named if not math.isinf(value)]
+    if not finite:  # volunteers only
+        return UserBudgets(math.inf, np.ones(len(users)), 0.0)
+    largest = max(finite)
     least_noise = gaussian_noise_multiplier(largest, delta, adjacency=adjacency)
-    scale = {largest: 1.0}
-    for value in set(listed) - {largest}:
+    scale = {largest: 1.0, math.inf: 1.0}
+    for value in set(listed) - set(scale):
         ratio = least_noise / gaussian_noise_multiplier(value, delta, adjacency=adjacency)
-        scale[value] = ratio * (1 - 1e-6) - reserve
+        scale[value] = ratio * (1 - CALIBRATION_ERROR) - reserve
         if scale[value] <= 0:
             raise InvalidInputError(
-                "budgets that the rounding of sums leaves room for",
+                "epsilons that are not too small for the rounding of sums",
                 words(f"an epsilon of {value:g} beside one of {largest:g}, with max_units = {max_units}"),
                 "Lower max_units, raise the smallest budgets, or leave these users out.",
             )
     note = (
-        f"users have budgets of their own, from {min(named):g} to {largest:g}: the epsilon stated is the largest, "
-        "user_guarantee(user) states each; which budget a user chose, and the largest, are taken for public"
+        f"users have budgets of their own, from {min(finite):g} to {largest:g}: the stated epsilon is the largest, and "
+        "user_guarantee(user) states each; each user's choice of a budget, and the largest, count as public"
     )
-    return UserBudgets(largest, np.array([scale[value] for value in listed]), reserve, (note,))
+    if len(finite) < len(named):
+        note += "; users who chose epsilon = inf are volunteers, and no guarantee covers them"
+    scales = np.array([scale[value] for value in listed])
+    return UserBudgets(largest, scales, reserve, (note,), volunteers)

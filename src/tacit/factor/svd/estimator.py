@@ -9,15 +9,14 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.channel import Outcome, Program
-from tacit.errors import InvalidInputError, parameter
+from tacit.channel import Outcome, Program, is_alone
 from tacit.estimators.base import public, released
 from tacit.estimators.holders import AmongHolders
 from tacit.estimators.input import check_components, validated
 from tacit.estimators.saved import SavedModel
 from tacit.factor.row_table import Table
 from tacit.factor.svd.program import SVDSettings, svd_program
-from tacit.validation import check_count, check_non_negative, check_seed
+from tacit.validation import check_choice, check_count, check_flag, check_non_negative, check_seed
 
 
 class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, SavedModel):  # type: ignore[misc]
@@ -25,6 +24,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
 
     n_components: int = public(default=10, kw_only=False)
     hide_singular_values: bool = public(default=True)
+    method: str = public(default="lanczos")
     oversample: int = public(default=10)
     max_iter: int = public(default=100)
     tol: float = public(default=1e-9)
@@ -37,7 +37,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components of the rows of `X`."""
-        self._run(self._program(X))
+        self._run(self._program(X, alone=is_alone()))
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
@@ -59,9 +59,12 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
     def _scores(self, table: Table) -> NDArray[Any]:
         return table.times(self.components_.T)
 
-    def _program(self, X: Any, y: Any = None) -> Program:
-        """Return this holder's program, for any channel; the other holders' must have the same parameters and columns."""
-        settings = self._settings()
+    def _program(self, X: Any, y: Any = None, *, alone: bool = False) -> Program:
+        """Return this holder's program, for any channel; the other holders' must have the same parameters and columns.
+
+        If the holder is `alone`, it asks for nothing.
+        """
+        settings = self._settings(alone)
         return svd_program(self._checked(X, settings), settings)
 
     def _learned(self, outcome: Outcome) -> Self:
@@ -73,20 +76,16 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
             self.singular_values_ = found["singular_values"].astype(outcome.private["dtype"])
         return self
 
-    def _settings(self) -> SVDSettings:
-        if not isinstance(self.hide_singular_values, bool | np.bool_):
-            raise InvalidInputError(
-                "hide_singular_values to be True or False",
-                parameter(self.hide_singular_values),
-                "Say whether the scale may leave.",
-            )
+    def _settings(self, alone: bool) -> SVDSettings:
         return SVDSettings(
             n_components=check_count(self.n_components, "n_components"),
-            hide_singular_values=bool(self.hide_singular_values),
+            hide_singular_values=check_flag(self.hide_singular_values, "hide_singular_values"),
             oversample=check_count(self.oversample, "oversample", least=0),
             max_iter=check_count(self.max_iter, "max_iter"),
             tol=check_non_negative(self.tol, "tol"),
             seed=check_seed(self.random_state),
+            alone=alone,
+            power=check_choice(self.method, "method", ("lanczos", "power")) == "power",
         )
 
     def _checked(self, X: Any, settings: SVDSettings) -> Any:
@@ -112,7 +111,8 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
 class SVD(Components):
     r"""The leading right singular vectors of all holders' rows: :math:`X \approx X V V^\top`.
 
-    Alone it is a truncated singular value decomposition; among holders every one learns the same V and keeps its own rows.
+    Alone it is a truncated singular value decomposition, found by ARPACK; among holders every one learns the same V and keeps
+    its own rows.
     Dense or sparse (CSR) rows, float32 or float64; sparse ones are never made dense, and :math:`X^\top X` is never formed.
 
     Parameters
@@ -122,16 +122,22 @@ class SVD(Components):
     hide_singular_values : bool, default=True
         Ask for the *directions* of totals only (`tacit.channel.NormedSum`). Otherwise for the totals, which give the
         singular values too; among two holders, or where the channel has no normalised sum, use that.
+    method : {"lanczos", "power"}, default="lanczos"
+        "lanczos": block Lanczos among holders, ARPACK alone. "power": exactly `max_iter` steps of the block power iteration,
+        Algorithm 4 of Tsikhanovich et al. as printed, for reproduction; it needs several times as many exchanges.
     oversample : int, default=10
-        Further columns of an exchange: more make each larger and all of them fewer.
+        Among holders: further columns of an exchange; more make each larger and all of them fewer.
     max_iter : int, default=100
-        Most exchanges.
+        Among holders: maximum number of exchanges. With "power", the number of steps.
     tol : float, default=1e-9
-        Stop when the residuals :math:`\|S v - \theta v\|` of :math:`S = X^\top X` are all below this share of the
-        smallest wanted eigenvalue. It follows from totals alone, as do the two other ends: nothing is left to ask, or
-        the residuals, already small, stop shrinking because the totals are not more precise.
+        Alone, the tolerance of ARPACK. Among holders: stop when the residuals :math:`\|S v - \theta v\|` of
+        :math:`S = X^\top X` are all below this share of the smallest wanted eigenvalue. It follows from totals alone, as
+        do the two other ends: nothing is left to ask, or the residuals, already small, stop shrinking because the totals are
+        not more precise.
     random_state : int, default=0
         Seed of the first directions, which do not depend on the data. All holders need the same.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
@@ -140,7 +146,7 @@ class SVD(Components):
     singular_values_ : ndarray of shape (n_components,)
         Only if they were not hidden.
     n_iter_ : int
-        Number of exchanges.
+        Number of exchanges; alone, of products that ARPACK asked for.
     residual_ : float
         What `tol` is compared with. Well above it, some components are not found: the spectrum has no gap there, or
         `max_iter` was too small.

@@ -24,8 +24,10 @@ class PCA(Components):
     ----------
     n_components : int
         Number k of components, at most the number of features.
-    hide_singular_values, oversample, max_iter, tol, random_state
+    hide_singular_values, method, oversample, max_iter, tol, random_state
         As for `tacit.SVD`.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
@@ -38,7 +40,7 @@ class PCA(Components):
         Only with ``hide_singular_values=False``. The variance along a component is its singular value squared, by
         ``n_samples_ - 1``.
     n_iter_ : int
-        Number of exchanges, beside the one for the mean.
+        Number of exchanges, beside the one for the mean; alone, of products that ARPACK asked for.
     residual_ : float
         As for `tacit.SVD`.
     guarantee_ : Guarantee
@@ -80,9 +82,9 @@ class PCA(Components):
         scores: NDArray[Any] = super()._scores(table) - self.mean_ @ self.components_.T
         return scores
 
-    def _program(self, X: Any, y: Any = None) -> Program:
+    def _program(self, X: Any, y: Any = None, *, alone: bool = False) -> Program:
         """As that of `SVD`, with one exchange before it."""
-        settings = self._settings()
+        settings = self._settings(alone)
         return pca_program(self._checked(X, settings), settings)
 
     def _learned(self, outcome: Outcome) -> Self:

@@ -20,9 +20,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 
 from tacit.channel import NormedSum, Outcome, Program, Sum
+from tacit.factor.kernels import one_blas_thread
 from tacit.factor.row_table import Table
+from tacit.factor.svd.arpack import by_arpack
 from tacit.factor.svd.search import Search, first_directions
 
 
@@ -43,6 +46,10 @@ class SVDSettings:
         See `Search`.
     seed : int
         Of the first directions.
+    alone : bool
+        Whether there is one holder only, who has nobody to exchange with: then ARPACK finds the vectors.
+    power : bool
+        Make `max_iter` steps of the block power iteration as the paper prints it, whoever is there.
     """
 
     n_components: int
@@ -51,6 +58,8 @@ class SVDSettings:
     max_iter: int = 100
     tol: float = 1e-9
     seed: int = 0
+    alone: bool = False
+    power: bool = False
 
 
 class CentredRows:
@@ -82,10 +91,15 @@ def svd_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | No
     """One holder's view of the right singular vectors of all holders' rows, less `mean` if one is given.
 
     The outcome's public part has ``components`` (k x d, the strongest first, each with its largest entry positive),
-    ``n_iter`` (the number of exchanges), ``residual`` (of the worst component, as a share of the smallest wanted
-    eigenvalue) and, if they are not hidden, ``singular_values``; else ``relative_values``, in which the first is 1:
-    hiding hides the scale, not the ratios.
+    ``n_iter`` (the number of exchanges; alone, of ARPACK's products), ``residual`` (of the worst component, as a share of
+    the smallest wanted eigenvalue) and, if they are not hidden, ``singular_values``; else ``relative_values``, in which
+    the first is 1: hiding hides the scale, not the ratios.
     """
+    if settings.power:
+        return (yield from power_program(X, settings, mean=mean))
+    found = by_arpack(X, mean, settings.n_components, settings.tol, settings.seed) if settings.alone else None
+    if found is not None:
+        return _outcome(X, settings, *found)
     rows = CentredRows(X, mean)
     k, features = settings.n_components, rows.table.shape[1]
     start = first_directions(features, min(k + settings.oversample, features), settings.seed)
@@ -96,17 +110,51 @@ def svd_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | No
         search.learn(total.products, normed=settings.hide_singular_values)
         exchanges += 1
     search.close()
-    values = np.sqrt(search.values[:k])
-    public: dict[str, Any] = {
-        "components": _signed(search.vectors.T),
-        "n_iter": exchanges,
-        "residual": search.residuals[-1],
-    }
+    return _outcome(X, settings, search.values[:k], search.vectors.T, search.residuals[-1], exchanges)
+
+
+def power_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | None = None) -> Program:
+    r"""Algorithm 4 of Tsikhanovich et al. as printed: :math:`\hat V \leftarrow` orthonormalised :math:`S\hat V`, tau times.
+
+    tau is `max_iter`; there is no oversampling and no stopping rule. The start has entries from N(0, 1/d), drawn from the common
+    seed. The outcome is that of `svd_program`, without ``relative_values``; ``residual`` is the sine of the largest angle of the
+    last step.
+    """
+    rows = CentredRows(X, mean)
+    k, features = settings.n_components, rows.table.shape[1]
+    V = np.random.default_rng(settings.seed).standard_normal((features, k)) / np.sqrt(features)
+    for _ in range(settings.max_iter):
+        last = V
+        total = yield (NormedSum if settings.hide_singular_values else Sum)(products=rows.squared_times(V))
+        with one_blas_thread():
+            V = np.linalg.qr(total.products).Q
+    before = np.linalg.qr(last).Q
+    residual = float(np.linalg.norm(V - before @ (before.T @ V), 2))
+    if settings.hide_singular_values:
+        return _outcome(X, settings, None, V.T, residual, settings.max_iter)
+    within = last.T @ total.products
+    squares = eigh((within + within.T) / 2, last.T @ last, eigvals_only=True)[::-1]
+    return _outcome(X, settings, np.maximum(squares, 0.0), V.T, residual, settings.max_iter)
+
+
+def _outcome(
+    X: Any,
+    settings: SVDSettings,
+    squares: NDArray[np.float64] | None,
+    vectors: NDArray[np.float64],
+    residual: float,
+    n_iter: int,
+) -> Outcome:
+    public: dict[str, Any] = {"components": signed(vectors), "n_iter": n_iter, "residual": residual}
+    private = {"dtype": np.dtype(X.dtype)}
+    if squares is None:
+        return Outcome(public=public, private=private)
+    values = np.sqrt(squares)
     if settings.hide_singular_values:
         public["relative_values"] = values / values[0] if values[0] > 0 else values
     else:
         public["singular_values"] = values
-    return Outcome(public=public, private={"dtype": np.dtype(X.dtype)})
+    return Outcome(public=public, private=private)
 
 
 def pca_program(X: Any, settings: SVDSettings) -> Program:
@@ -126,7 +174,7 @@ def column_sums(X: Any) -> NDArray[np.float64]:
     return np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
 
 
-def _signed(components: NDArray[np.float64]) -> NDArray[np.float64]:
+def signed(components: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the components, each with the sign that makes its largest entry positive."""
     largest = components[np.arange(len(components)), np.abs(components).argmax(axis=1)]
     return np.ascontiguousarray(components * np.where(largest < 0, -1.0, 1.0)[:, None])

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from tacit.channel import NormedSum, Outcome, Program, Sum
+from tacit.channel import NormedSum, Outcome, Program, Sum, is_alone
 from tacit.errors import InvalidInputError, kind_of, words
 from tacit.estimators.base import released
 from tacit.estimators.input import as_numbers
 from tacit.factor.svd.pca import PCA
 from tacit.factor.svd.program import CentredRows, SVDSettings, column_sums, svd_program
+from tacit.validation import refuse_dates
 
 
 def regression_program(X: Any, y: NDArray[np.float64], settings: SVDSettings) -> Program:
@@ -41,6 +42,28 @@ def regression_program(X: Any, y: NDArray[np.float64], settings: SVDSettings) ->
     return Outcome(public={**found.public, **learned}, private=found.private)
 
 
+def checked_targets(estimator: Any, X: Any, y: Any) -> NDArray[np.float64]:
+    """Return the targets as a vector of finite numbers, one per row of `X`."""
+    if y is None:
+        raise InvalidInputError(
+            "a target for every row",
+            words(f"none: {type(estimator).__name__} requires y to be passed, but the target y is None"),
+            "Call fit(X, y).",
+        )
+    refuse_dates(y, "targets")
+    try:
+        target = np.asarray(column_or_1d(y, warn=True), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError("one number per row as the target", kind_of(y), "Give y as a vector.") from None
+    if len(target) != X.shape[0] or not np.all(np.isfinite(target)):
+        raise InvalidInputError(
+            "one finite target per row",
+            words("more or fewer targets than rows" if len(target) != X.shape[0] else "NaN or infinity (inf)"),
+            "Give y in the order of the rows; fill or drop what is missing.",
+        )
+    return target
+
+
 class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
     r"""Linear regression on the scores of the leading principal components of all holders' rows.
 
@@ -48,8 +71,10 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
     ----------
     n_components : int
         Number k of components, at most the number of features.
-    hide_singular_values, oversample, max_iter, tol, random_state
+    hide_singular_values, method, oversample, max_iter, tol, random_state
         As for `tacit.SVD`.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
@@ -87,7 +112,7 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components of the rows of `X` and the regression of `y` on their scores."""
-        self._run(self._program(X, y))
+        self._run(self._program(X, y, alone=is_alone()))
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
@@ -105,11 +130,11 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
         """Return the coefficient of determination of the predictions."""
         return float(super().score(X, as_numbers(y, "targets"), sample_weight))
 
-    def _program(self, X: Any, y: Any = None) -> Program:
+    def _program(self, X: Any, y: Any = None, *, alone: bool = False) -> Program:
         """As that of `PCA`, with the normal equations after it."""
-        settings = self._settings()
+        settings = self._settings(alone)
         X = self._checked(X, settings)
-        return regression_program(X, self._targets(X, y), settings)
+        return regression_program(X, checked_targets(self, X, y), settings)
 
     def _learned(self, outcome: Outcome) -> Self:
         super()._learned(outcome)
@@ -119,25 +144,6 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
         self.coef_ = coefficients.astype(dtype)
         self.intercept_ = float(public["target_mean"] - public["mean"] @ coefficients)
         return self
-
-    def _targets(self, X: Any, y: Any) -> NDArray[np.float64]:
-        if y is None:
-            raise InvalidInputError(
-                "a target for every row",
-                words(f"none: {type(self).__name__} requires y to be passed, but the target y is None"),
-                "Call fit(X, y).",
-            )
-        try:
-            target = np.asarray(column_or_1d(y, warn=True), dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidInputError("one number per row as the target", kind_of(y), "Give y as a vector.") from None
-        if len(target) != X.shape[0] or not np.all(np.isfinite(target)):
-            raise InvalidInputError(
-                "one finite target per row",
-                words("more or fewer targets than rows" if len(target) != X.shape[0] else "NaN or infinity (inf)"),
-                "Give y in the order of the rows; fill or drop what is missing.",
-            )
-        return target
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

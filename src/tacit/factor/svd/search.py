@@ -27,14 +27,17 @@ from tacit.factor.kernels import one_blas_thread
 Matrix = NDArray[np.float64]
 
 MOST_BLOCKS, BLOCKS_KEPT = 6, 2
-"""The basis is cut back when it would exceed so many blocks; more cost memory, fewer cost exchanges."""
+"""The basis is restarted with the second number of blocks when it would exceed the first. More need memory, fewer need more
+exchanges. Set by hand."""
 ROUNDING = 1e-12
-"""What is below this share of the largest product is rounding, and is not asked about."""
+"""Residuals below this fraction of the largest product are rounding. Set by hand, for double precision."""
 NEARLY_FOUND = 1e-4
+"""Residuals below this fraction of the largest value are close to convergence; see PATIENCE. Set by hand."""
 DISAGREEMENT = 1e-2
-"""Where two answers about the same number differ by more than this share of it, they are rounding, and the search ends."""
+"""If two totals that should be equal differ by more than this fraction, they are rounding, and the search ends. Set by hand."""
 PATIENCE = 8
-"""Exchanges in which residuals below NEARLY_FOUND do not halve, after which the totals' own precision is reached."""
+"""Number of exchanges in which residuals below NEARLY_FOUND do not halve, after which the precision of the totals is reached. Set
+by hand."""
 
 
 @dataclass

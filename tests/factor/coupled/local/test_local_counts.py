@@ -1,16 +1,18 @@
-"""Locally private counts: the mechanism against its law, the sampler against exact enumeration."""
+"""Locally private counts: the mechanism against its distribution, the sampler against exact enumeration."""
 
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 import tacit
 from tacit import Ledger, LocalCountFactorization, LocallyPrivateCounts
 from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
 from tacit.factor.coupled.local.kernels import bessel_count, draw_counts, draw_counts_and_noise
+from tacit.factor.coupled.local.noise import NoisyCounts
 from tacit.privacy.published import ermis_geometric_epsilon
 
 LEVEL = 1e-4
@@ -41,7 +43,7 @@ def test_the_noise_is_two_sided_geometric(epsilon, delta_max):
     reach = 60
     law = (1 - a) / (1 + a) * a ** np.abs(np.arange(-reach, reach + 1))
     assert chi_square(noise + reach, law) > LEVEL
-    # one entry that changes by delta_max moves the log-probability of an outcome by epsilon at most, and by that somewhere
+    # a change of one entry by delta_max changes the log-probability of an outcome by at most epsilon, and attains it
     assert np.abs(np.log(law[delta_max:]) - np.log(law[:-delta_max])).max() == pytest.approx(epsilon)
 
 
@@ -86,22 +88,20 @@ def exact_count(z, rate, a, most=400):
     return weights / weights.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.7, 10.0])
 @pytest.mark.parametrize(("z", "rate"), [(-7, 0.3), (0, 2.0), (4, 2.5), (30, 3.0), (3, 40.0), (12, 12.0)])
 def test_true_counts_given_noisy_ones_have_the_exact_law(z, rate, scale):
     a, n = math.exp(-1 / scale), 6_000
-    counts = np.zeros((n, 1), np.int64)
-    seen = np.ones((n, 1), bool)
+    counts = np.zeros(n, np.int64)
     generator = np.random.default_rng(5)
-    draw_counts(np.full((n, 1), z), seen, np.full((n, 1), rate), np.ones((1, 1)), a, generator, counts)
-    assert chi_square(counts.ravel(), exact_count(z, rate, a)) > LEVEL
-    # the variables of Schein et al. reach the same law, after a while, from any start
-    rates = np.full((2, n, 1), 1.0)
+    draw_counts(np.full(n, z), np.full(n, rate), a, generator, counts)
+    assert chi_square(counts, exact_count(z, rate, a)) > LEVEL
+    # the variables of Schein et al. converge to the same distribution from any start
+    rates = np.full((2, n), 1.0)
     for _ in range(150):
-        draw_counts_and_noise(
-            np.full((n, 1), z), seen, np.full((n, 1), rate), np.ones((1, 1)), a, generator, counts, rates
-        )
-    assert chi_square(counts.ravel(), exact_count(z, rate, a)) > LEVEL
+        draw_counts_and_noise(np.full(n, z), np.full(n, rate), a, generator, counts, rates)
+    assert chi_square(counts, exact_count(z, rate, a)) > LEVEL
 
 
 @pytest.mark.parametrize(("order", "product"), [(0, 0.5), (3, 20.0), (40, 900.0)])
@@ -144,7 +144,7 @@ def test_the_sampler_agrees_with_exact_enumeration(latent):
     drawn = np.rint(last).astype(int)
     assert chi_square(drawn[:, 0], exact.sum(axis=1)) > LEVEL
     assert chi_square(drawn[:, 1], exact.sum(axis=0)) > LEVEL
-    # the mean of the product is what a sampler that drew the two counts apart would miss
+    # the mean of the product would be wrong for a sampler that drew the two counts independently
     x = np.arange(len(exact))
     product = float(x @ exact @ x)
     spread = drawn.prod(axis=1).std() / math.sqrt(len(drawn))
@@ -171,11 +171,11 @@ def test_modelling_the_noise_beats_taking_it_for_data():
     held = ~seen[0]
     modelled, naive = small().fit(views), small(noise="naive").fit(views)
     assert modelled.score(found[0], observed=held) > naive.score(found[0], observed=held)
-    # LDP2: a site's own table in the clear
+    # LDP2: a site's own table without noise
     own = small().fit([found[0], *views[1:]], observed=[seen[0], None, None])
     assert own.score(found[0], observed=held) > modelled.score(found[0], observed=held)
     assert not own.guarantee_.holds
-    assert "in the clear" in str(own.guarantee_)
+    assert "without noise" in str(own.guarantee_)
 
 
 def test_without_noise_the_counts_are_what_they_are():
@@ -187,6 +187,55 @@ def test_without_noise_the_counts_are_what_they_are():
     )
     fine = LocallyPrivateCounts(200.0, insecure_seed=1).privatise(found[0])  # so little noise that there is none
     assert np.array_equal(fine.values, found[0])
+
+
+def test_a_list_of_cells_gives_what_the_table_gives():
+    found, seen = tables(2)
+    lists = [(np.argwhere(mask), table[mask], table.shape) for table, mask in zip(found, seen, strict=True)]
+    dense = small().fit(found, observed=seen)
+    listed = small().fit(lists, observed=["stored", "stored"])
+    assert np.array_equal(dense.shared_samples_, listed.shared_samples_)
+    assert np.allclose(dense.predict(1, [[3, 4], [0, 1]]), dense.predict(1)[[3, 0], [4, 1]])
+    held = (np.argwhere(~seen[0]), found[0][~seen[0]], found[0].shape)
+    assert listed.score(held, observed="stored") == dense.score(found[0], observed=~seen[0])
+
+
+def test_sparse_counts_get_noise_where_they_are_stored_and_their_places_must_be_public():
+    counts = csr_array(np.random.default_rng(0).poisson(0.3, (50, 40)))
+    site = LocallyPrivateCounts(1.0)
+    with pytest.raises(InvalidInputError, match="places are public"):
+        site.privatise(counts)
+    view = site.privatise(counts, observed="stored")
+    assert len(view.values) == counts.nnz
+    assert "which cells are observed is public" in str(view.guarantee)
+    assert (view.values != counts.tocoo().data).any()
+
+
+@pytest.mark.slow
+def test_tensors_share_all_axes_but_the_first():
+    rng = np.random.default_rng(0)
+    shared = [rng.gamma(0.5, 2.0, (size, 2)) for size in (10, 6)]
+    found = [rng.poisson(np.einsum("ik,jk,lk->ijl", rng.gamma(0.5, 4.0, (20, 2)), *shared)) for _ in range(2)]
+    seen = rng.random(found[0].shape) < 0.8
+    views = [LocallyPrivateCounts(2.0, insecure_seed=place).privatise(table) for place, table in enumerate(found)]
+    views[0] = LocallyPrivateCounts(2.0, insecure_seed=0).privatise(found[0], observed=seen)
+    model = small().fit(views)
+    assert model.shape(1) == (20, 10, 6)
+    assert model.predict(0).shape == (20, 10, 6)
+    error = np.sqrt(np.mean((model.predict(0) - found[0])[~seen] ** 2))
+    assert error < 0.6 * found[0][~seen].std()
+
+
+def test_views_are_saved_with_their_guarantee(tmp_path):
+    view = LocallyPrivateCounts(1.0).privatise(np.arange(6).reshape(2, 3), observed=np.eye(2, 3, dtype=bool))
+    view.save(tmp_path / "view.npz")
+    again = NoisyCounts.load(tmp_path / "view.npz")
+    assert again.guarantee == view.guarantee
+    assert np.array_equal(again.listed().values, view.listed().values)
+    assert np.array_equal(again.listed().cells, [[0, 0], [1, 1]])
+    (tmp_path / "other.npz").write_bytes(b"PK not an archive")
+    with pytest.raises(InvalidInputError, match="noisy counts"):
+        NoisyCounts.load(tmp_path / "other.npz")
 
 
 def test_the_weakest_view_gives_the_guarantee():
@@ -234,7 +283,9 @@ def test_bad_tables_for_the_fit_are_refused():
     for given, message in [
         ([], "at least one table"),
         ([view, np.ones((3, 5), int)], "columns"),
-        ([np.ones((2, 3, 4), int)], "two axes"),
+        ([np.ones(4, int)], "two axes"),
+        ([np.ones((2, 3, 4), int), np.ones((2, 3), int)], "sizes of axes"),
+        ([csr_array(np.eye(3, dtype=int))], 'observed="stored"'),
         ([[[1, -2]]], "between 0 and"),
     ]:
         with pytest.raises(InvalidInputError, match=message):

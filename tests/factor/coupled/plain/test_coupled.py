@@ -1,4 +1,6 @@
-"""Coupled factorisation: the cost never rises, peers agree, and several holders get what one would."""
+"""Coupled factorisation: the cost never rises, other libraries agree, and several holders get one holder's result."""
+
+import warnings
 
 import numpy as np
 import pytest
@@ -14,9 +16,11 @@ from tacit.channel.masked import Masked
 from tacit.data import make_coupled
 from tacit.errors import InvalidInputError
 from tacit.factor.coupled.plain.program import CoupledSettings, Prior, coupled_program, rules_for
+from tacit.factor.coupled.predict import reconstruct
 
 DATA = make_coupled(random_state=1)
 CP, TUCKER = "ir,jr,kr->ijk", "ir,js,kt,rst->ijk"
+NAMES = ("user", "place", "activity")
 POWERS = [0.0, 0.5, 1.0, 1.3, 2.0]
 
 
@@ -43,12 +47,13 @@ def curve(relations, start, **settings):
     return run(coupled_program(relations, start, shared=shared, settings=settings), Clear())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extrapolate", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("q", POWERS)
 @pytest.mark.parametrize("p", POWERS)
 def test_the_cost_never_rises(p, q, masked, extrapolate):
-    """For every p in [0, 2], and for any two that meet in one factor."""
+    """For every p in [0, 2], and for any two relations that share a factor."""
     mask = np.random.default_rng(0).random(DATA.tensor.shape) < 0.5 if masked else None
     outcome = curve(pair(p, q, mask), start_for(SHAPES), max_iter=40, extrapolate=extrapolate)
     steps = np.diff(outcome.public["loss_curve"])
@@ -57,6 +62,7 @@ def test_the_cost_never_rises(p, q, masked, extrapolate):
     assert outcome.public["loss"] <= outcome.public["loss_curve"][-1] * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", POWERS)
 def test_the_cost_never_rises_with_a_prior_or_a_core_or_estimated_dispersions(p):
     tucker = Relation(DATA.tensor + 0.5, TUCKER, ("user", "place", "activity", "core"), divergence=p)
@@ -110,6 +116,7 @@ def test_euclid_without_gaps_reaches_non_negative_least_squares():
     assert np.allclose(factors["user"], best, atol=1e-3 * best.max())
 
 
+@pytest.mark.slow
 def test_sparse_and_dense_give_the_same():
     cells, counts = DATA.coordinates()
     mask = np.random.default_rng(0).random(DATA.tensor.shape) < 0.7
@@ -131,9 +138,10 @@ def test_sparse_and_dense_give_the_same():
         assert np.allclose(results[2], results[0], rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "masked"), [(1.0, False), (1.0, True), (0.0, False), (0.0, True), (2.0, False)])
 def test_holders_get_what_one_would(p, masked):
-    """Three sites with users of their own; places and activities shared, and a site with features of the places."""
+    """Three sites with different users; places and activities are shared, and one site has features of the places."""
     parts = np.array_split(np.arange(40), 3)
     mask = np.random.default_rng(1).random(DATA.tensor.shape) < 0.6 if masked else np.ones(DATA.tensor.shape, bool)
     sites = [
@@ -207,6 +215,7 @@ def test_negative_data_under_euclid():
         assert model.loss_ < 0.5 * np.sum(x[observed if observed is not None else ...] ** 2)
 
 
+@pytest.mark.slow
 def test_the_model_finds_what_made_the_data():
     data = make_coupled(60, 50, 8, mean_count=4.0, random_state=2)
     visits = Relation(data.tensor, CP, ("user", "place", "activity"), name="visits")
@@ -216,6 +225,7 @@ def test_the_model_finds_what_made_the_data():
     assert np.sqrt(np.mean(error**2)) < 0.15 * data.expected_tensor().std()
 
 
+@pytest.mark.slow
 def test_a_model_can_be_cloned_saved_and_loaded(tmp_path):
     relations = pair()
     for inference in ("map", "vb", "sgld"):
@@ -234,7 +244,7 @@ def test_a_model_can_be_cloned_saved_and_loaded(tmp_path):
 
 
 def test_predictions_of_cells_and_of_everything_agree():
-    model = CoupledFactorization(3, max_iter=10).fit(pair())
+    model = CoupledFactorization(3, max_iter=10, n_init=1).fit(pair())
     whole = model.predict("visits")
     cells = np.argwhere(whole > 0)[::7]
     assert np.allclose(model.predict("visits", cells), whole[tuple(cells.T)])
@@ -249,12 +259,63 @@ def _constant(x):
     return x * np.log(x) - x
 
 
+def test_defaults_estimate_dispersions_and_average_over_starts():
+    data = make_coupled(mean_count=0.5, random_state=4)
+    noisy = np.random.default_rng(0).poisson(3.0, data.features.shape)
+    visits = Relation(data.tensor, CP, NAMES, name="visits")
+    about = Relation(noisy, "jr,fr->jf", ("place", "feature"), name="about")
+    model = CoupledFactorization(3, max_iter=20).fit([visits, about])
+    assert model.dispersions_["visits"] == 1.0  # the smaller mean divergence
+    assert 1.0 < model.dispersions_["about"] <= 30.0
+    starts = model.posterior_["starts:user"]
+    assert starts.shape == (5, 40, 3)
+    assert any(np.array_equal(one, model.factors_["user"]) for one in starts)
+    logs = 0
+    for place in range(5):
+        logs = (
+            logs + np.log(reconstruct(visits.spec, [model.posterior_[f"starts:{name}"][place] for name in NAMES])) / 5
+        )
+    assert np.allclose(model.predict("visits"), np.exp(logs))
+    given = Relation(noisy, "jr,fr->jf", ("place", "feature"), name="about", dispersion=7.0)
+    assert CoupledFactorization(3, max_iter=5).fit([visits, given]).dispersions_["about"] == 7.0
+    best = CoupledFactorization(3, max_iter=5, n_init=1, dispersion="given").fit([visits, about])
+    assert best.dispersions_ == {"visits": 1.0, "about": 1.0}
+    assert best.posterior_ == {}
+
+
+def test_the_default_prior_keeps_entities_with_one_cell_finite():
+    """Without it, the factors of a row with one cell grow without bound where the column's factor is close to zero."""
+    rng = np.random.default_rng(1)
+    counts = rng.poisson(np.outer(rng.gamma(0.3, 3, 60), rng.gamma(0.3, 3, 40)))
+    known = rng.random(counts.shape) < 0.05
+    relation = Relation(counts, "ir,jr->ij", ("a", "b"), observed=known)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        predicted = CoupledFactorization(4).fit(relation).predict("a-b")
+    assert predicted.max() < 20 * counts.max()
+
+
+def test_units_of_the_data_do_not_change_the_default_fit_under_euclid():
+    known = {"divergence": "euclid", "name": "visits"}
+    one, other = (
+        CoupledFactorization(2, max_iter=8, tol=0).fit(
+            [
+                Relation(scale * DATA.tensor, CP, NAMES, **known),
+                Relation(DATA.features, "jr,fr->jf", ("place", "feature"), divergence="euclid"),
+            ]
+        )
+        for scale in (1.0, 1000.0)
+    )
+    expected = 1000 * one.predict("visits")
+    assert np.linalg.norm(other.predict("visits") - expected) < 0.05 * np.linalg.norm(expected)
+    assert other.dispersions_["visits"] == pytest.approx(1e6 * one.dispersions_["visits"], rel=0.1)
+
+
 @pytest.mark.parametrize(
     ("options", "points_at"),
     [
         ({"inference": "em"}, "inference"),
         ({"prior_shape": 0.5}, "prior_shape of at least 1"),
-        ({"prior_shape": 2.0}, "prior_scale with prior_shape"),
         ({"init": {"user": np.ones((40, 3))}}, "a start for the factor 'place'"),
         ({"init": {name: -np.ones(shape) for name, shape in SHAPES.items()}}, "without negative numbers"),
         ({"init": "svd"}, "init"),

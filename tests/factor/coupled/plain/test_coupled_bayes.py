@@ -23,6 +23,7 @@ def pair(observed=None, data=DATA):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*no known cell")
 @pytest.mark.parametrize("adapt", ["no", "factor", "component"])
 @pytest.mark.parametrize("known", ["all", "some", "but"])
@@ -76,6 +77,7 @@ def test_the_best_prior_is_best():
     assert posterior.adapted("component").bound() >= best.bound()
 
 
+@pytest.mark.slow
 def test_langevin_samples_have_the_exact_posterior_of_counts():
     model = CoupledFactorization(
         1, inference="sgld", prior_shape=2.0, prior_scale=3.0, burn_in=200, n_samples=800, thin=5
@@ -86,6 +88,7 @@ def test_langevin_samples_have_the_exact_posterior_of_counts():
     assert np.mean(std / exact_std) == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.slow
 def test_langevin_samples_have_the_exact_posterior_of_normal_cells():
     x = np.random.default_rng(1).normal(1.0, 2.0, 200)
     relation = Relation(x, "i->i", ("level",), divergence="euclid", dispersion=0.5)
@@ -115,6 +118,7 @@ def test_batches_estimate_the_gradient_without_bias(divergence, known):
     assert np.abs(error).max() < 5
 
 
+@pytest.mark.slow
 def test_the_spread_covers_the_truth():
     data = make_coupled(mean_count=2.0, random_state=5)
     for inference in ("vb", "sgld"):
@@ -144,6 +148,7 @@ def sites():
     return relations, {name: 0.2 + rng.random((size, 3)) for name, size in sizes.items()}
 
 
+@pytest.mark.slow
 def test_holders_get_the_posterior_that_one_would():
     relations, start = sites()
     settings = BayesSettings(max_iter=30, tol=0)
@@ -158,13 +163,14 @@ def test_holders_get_the_posterior_that_one_would():
     assert np.allclose(together[1].private["posteriors"]["user 1"].mean, alone.private["posteriors"]["user 1"].mean)
 
 
-def test_holders_draw_the_same_shared_samples():
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_holders_draw_what_one_would(rate):
     relations, start = sites()
-    settings = LangevinSettings(burn_in=5, n_samples=4, thin=2)
+    settings = LangevinSettings(burn_in=5, n_samples=4, thin=2, sampling_rate=rate)
     shared = ("place", "activity")
     together = run_together(
         [
-            langevin_program(site, start, shared=shared, settings=settings, holder_number=number)
+            langevin_program(site, start, shared=shared, settings=settings, first_relation=number)
             for number, site in enumerate(relations)
         ],
         Clear(),
@@ -172,3 +178,9 @@ def test_holders_draw_the_same_shared_samples():
     assert together[0].public["samples:place"].shape == (4, 30, 3)
     users = [outcome.private["samples"][f"user {site}"] for site, outcome in enumerate(together)]
     assert not np.allclose(users[0][:, :3], users[1][:, :3])
+    everything = [relation for site in relations for relation in site]
+    alone = run(langevin_program(everything, start, shared=shared, settings=settings), Clear())
+    for outcome in together:
+        for name, drawn in outcome.private["samples"].items():
+            assert np.allclose(drawn, alone.private["samples"][name], rtol=1e-9)
+    assert np.allclose(together[0].public["loss_curve"], alone.public["loss_curve"], rtol=1e-9)

@@ -1,4 +1,4 @@
-"""What relations say to their factors, against the explicit formula over all cells."""
+"""The statistics of relations for their factors, against the explicit formula over all cells."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Private coupled factorisation by noisy gradients: against its formula, against an exact answer, and the noise it gets."""
+"""Private coupled factorisation by noisy gradients: against its formula, against an exact solution, and the size of its noise."""
 
 import math
 
@@ -7,7 +7,16 @@ import pytest
 
 from tacit import PrivateCoupledFactorization, Relation
 from tacit.channel import Clear, Noisy, Plan, Sample, Step, Sum, Total, run
-from tacit.factor.coupled.private.dp_sgld import MEMORY, OWN_NOISE, RIDGE, SgldSettings, public_start, sgld_program
+from tacit.errors import InvalidInputError
+from tacit.factor.coupled.private.dp_sgld import (
+    MEMORY,
+    OWN_NOISE,
+    RIDGE,
+    SgldSettings,
+    precisions,
+    public_start,
+    sgld_program,
+)
 from tacit.factor.coupled.private.problem import problems_of
 from tacit.factor.coupled.private.unit_cells import UnitCells
 
@@ -27,7 +36,7 @@ def small(n_users=12, n_films=5, seed=0, rank=1):
 
 
 def by_hand(cells, values, factors, names, unit_of, taken, clip):
-    """The sum of the units' gradients, each cut off at a norm, one cell at a time."""
+    """The sum of the units' gradients, each clipped to a norm, one cell at a time."""
     total = {name: np.zeros_like(factors[name]) for name in names}
     for unit in np.flatnonzero(taken):
         mine = {name: np.zeros_like(factors[name]) for name in names}
@@ -44,11 +53,11 @@ def by_hand(cells, values, factors, names, unit_of, taken, clip):
 
 
 def test_a_step_is_the_one_of_the_formula():
-    """Two steps over a rank of 2, a cell a unit: what is asked for, its bound, and where the noisy answer takes the factors."""
+    """Two steps at rank 2 with a cell as the unit: the requested sum, its bound, and the factors after the noisy answer."""
     problem, listed, cells, dense = small(rank=2)
     values, rate, clip, eta, gamma = dense[tuple(cells.T)], 0.5, 0.3, 0.05, 0.33
     settings = SgldSettings(2, rate, clip, eta, gamma, BOTH, True, 7)
-    factors = public_start(problem, problem.ranks, settings, kept=False)
+    factors = public_start(problem, problem.ranks, settings, non_negative=False)
     program = sgld_program(problem, listed, problem.ranks, settings)
     draw = np.random.default_rng(1)
     ask, scales, kept = next(program), dict.fromkeys(BOTH, 0.0), []
@@ -77,8 +86,9 @@ def test_a_step_is_the_one_of_the_formula():
         assert np.allclose(public[f"rows:{name}"], kept[1][name])
 
 
+@pytest.mark.slow
 def test_without_noise_gradients_reach_the_exact_optimum():
-    """Users' rows in closed form, films by gradients: the end is where alternating ridge regressions end."""
+    """Users' rows in closed form, films by gradients: converges to the result of alternating ridge regressions."""
     problem, listed, cells, dense = small()
     settings = SgldSettings(4000, 1.0, 1e6, 0.05, 0.6, ("film",), False, 0)
     found = run(sgld_program(problem, listed, problem.ranks, settings), Clear()).public["rows:film"]
@@ -91,13 +101,14 @@ def test_without_noise_gradients_reach_the_exact_optimum():
     assert np.allclose(found, film, rtol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 def test_the_noise_is_what_the_plan_says(adjacency):
     """Cells that the start already explains have no gradient: the first answer is noise alone."""
     rate, clip, rank = 0.3, 0.4, 4
     problem, _, cells, dense = small(60, 40, rank=rank)
     settings = SgldSettings(2, rate, clip, 0.05, 0.33, BOTH, True, 3)
-    factors = public_start(problem, problem.ranks, settings, kept=False)
+    factors = public_start(problem, problem.ranks, settings, non_negative=False)
     values = (factors["user"] @ factors["film"].T)[tuple(cells.T)]
     relation = Relation((cells, values, dense.shape), "ir,jr->ij", BOTH, **KNOWN)
     problem = problems_of([[relation]], {"r": rank}, "user", None)[0]
@@ -113,6 +124,7 @@ def test_the_noise_is_what_the_plan_says(adjacency):
     assert abs(noise.mean()) < 4 * expected / math.sqrt(len(noise))
 
 
+@pytest.mark.slow
 def test_more_budget_gives_a_better_model():
     draw = np.random.default_rng(4)
     mean = np.clip(np.outer(draw.uniform(0.2, 1, 400), draw.uniform(-1, 1, 15)), -1, 1)
@@ -126,3 +138,15 @@ def test_more_budget_gives_a_better_model():
         errors.append(np.sqrt(np.mean((model.fit([relation]).predict("user-film") - mean) ** 2)))
     assert errors[0] > errors[1] > errors[2]
     assert errors[2] < 0.5 * mean.std()
+
+
+def test_the_hyper_prior_estimates_precisions_from_the_factors():
+    factor = np.column_stack([np.full(50, 2.0), np.full(50, 0.1)])
+    assert precisions(factor, None) == RIDGE
+    found = precisions(factor, (1.0, 0.01))
+    assert np.allclose(found, [(1 + 25) / (0.01 + 100), (1 + 25) / (0.01 + 0.25)])
+    for wrong in ((1.0,), (0.0, 1.0), (1.0, -1.0)):
+        with pytest.raises(InvalidInputError, match="hyper_prior"):
+            PrivateCoupledFactorization(2, method="sgld", hyper_prior=wrong, value_range=(-1, 1)).fit(
+                [Relation(np.ones((4, 3)), "ir,jr->ij", ("user", "film"), divergence="euclid")]
+            )

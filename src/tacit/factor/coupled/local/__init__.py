@@ -1,1 +1,1 @@
-"""Counts that leave their site only with noise (local privacy), and Poisson factorisation of such counts."""
+"""Counts that leave their site with noise only (local privacy), and Poisson factorisation of such counts."""

@@ -1,7 +1,8 @@
-"""Poisson factorisation of count tables that share their columns, some or all of them seen only with noise.
+"""Poisson factorisation of count tables or tensors that share all axes but the first; some or all of them have noise.
 
-The sampler starts at the main directions of the noisy tables, in which most of the noise averages out. It would get there from
-any start, but slowly where the noise is strong: a noisy cell says little about its count.
+The sampler starts at the main directions of the noisy tables, in which most of the noise averages out. From another start it
+would converge to the same posterior, but slowly if the noise is strong, because a noisy cell says little about its count.
+Tensors and large tables start at the means of their rows and columns.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import itertools
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
@@ -22,14 +23,26 @@ from sklearn.exceptions import ConvergenceWarning
 from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 from tacit.estimators.base import learned, public, released
 from tacit.estimators.saved import SavedModel
+from tacit.factor.coupled.cells import added, checked_cells
 from tacit.factor.coupled.local.kernels import LEAST_RATE, draw_counts, draw_counts_and_noise, share_counts
-from tacit.factor.coupled.local.noise import NoisyCounts, checked_counts, checked_mask
+from tacit.factor.coupled.local.noise import CountList, NoisyCounts, checked_counts, checked_mask, listed_counts
 from tacit.privacy.guarantee import Guarantee
+from tacit.progress import tell
 from tacit.validation import check_choice, check_count, check_positive, check_seed
 
 LEAST = 0.05
+"""Entries of the start are raised by this, so that none is zero. Set by hand: small against a mean of 1."""
 WEAK = 0.01
-"""Shape and rate of the prior of the rows' rates, where these are learned."""
+"""Shape and rate of the Gamma prior of the rows' rates, if these are learned. Set by hand: a weak prior."""
+MEAN_SPREAD = 2.0
+"""As START_SPREAD, for the start at means, where nothing else tells the components apart. Set by hand."""
+START_CELLS = 2_000_000
+"""Tables with more cells than this start at means: a decomposition of the whole table would take longer than the sweeps."""
+MOST_CELLS = 50_000_000
+"""Most cells that `predict` returns without a list of cells: 400 MB."""
+START_SPREAD = 20.0
+"""Shape of the Gamma noise, of mean 1, that the start is multiplied by, so that it is not exactly the same for all
+components. Set by hand."""
 
 
 def start_of(
@@ -43,13 +56,35 @@ def start_of(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
         model = NMF(used, init="random", max_iter=100, random_state=seed)
-        found = model.fit_transform(smooth)
+        weights = model.fit_transform(smooth)
     scales = model.components_.mean(axis=1) + LEAST
     rows, shared = np.full((len(joined), rank), LEAST), np.full((joined.shape[1], rank), LEAST)
-    rows[:, :used] += found * scales
+    rows[:, :used] += weights * scales
     shared[:, :used] += (model.components_ / scales[:, None]).T
     ends = np.cumsum([0, *(len(table) for table in tables)])
     return [rows[first:last] for first, last in itertools.pairwise(ends)], shared
+
+
+def mean_start(
+    lists: Sequence[CountList], rank: int, generator: np.random.Generator
+) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+    """Return positive rows of every site, and factors of mean about 1 for the other axes, from the means along each axis."""
+    shape = lists[0].shape
+    level = max(sum(float(one.values.sum()) for one in lists) / max(sum(len(one.values) for one in lists), 1), LEAST)
+
+    def means(axis: int, ones: Sequence[CountList], size: int) -> NDArray[np.float64]:
+        sums, counts = np.zeros(size), np.zeros(size)
+        for one in ones:
+            sums += np.bincount(one.cells[:, axis], one.values, minlength=size)
+            counts += np.bincount(one.cells[:, axis], minlength=size)
+        return np.maximum((sums + level) / (counts + 1) / level, LEAST)
+
+    def spread(mean: NDArray[np.float64]) -> NDArray[np.float64]:
+        noise: NDArray[np.float64] = generator.gamma(MEAN_SPREAD, 1 / MEAN_SPREAD, (len(mean), rank))
+        return mean[:, None] * noise
+
+    rows = [spread(means(0, [one], one.shape[0])) * level / rank for one in lists]
+    return rows, [spread(means(axis, lists, size)) for axis, size in enumerate(shape) if axis]
 
 
 def _filled(table: NDArray[np.int64], observed: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -63,59 +98,78 @@ def _filled(table: NDArray[np.int64], observed: NDArray[np.bool_]) -> NDArray[np
 
 @dataclass(eq=False, repr=False)
 class _Site(Undisclosed):
-    """One site's table and the state of its draw."""
+    """One site's cells and the state of its chain."""
 
-    z: NDArray[np.int64]
-    observed: NDArray[np.bool_]
+    listed: CountList
+    mask: NDArray[np.bool_] | None
     scale: float | None
     own: NDArray[np.float64]
     counts: NDArray[np.int64]
     noise_rates: NDArray[np.float64] | None
     rate: NDArray[np.float64]
 
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The row of every cell."""
+        return self.listed.cells[:, 0]
+
+    def product(self, shared: Sequence[NDArray[np.float64]], *, without: int = -1) -> NDArray[np.float64]:
+        """Return, for every cell, the product of the shared factors, or of all except one."""
+        product = np.ones((len(self.listed.cells), self.own.shape[1]))
+        for axis, factor in enumerate(shared):
+            if axis != without:
+                product *= factor[self.listed.cells[:, axis + 1]]
+        return product
+
 
 class LocalCountFactorization(SavedModel):
-    r"""Tables :math:`X^{(n)}_{ij} \sim \mathrm{Poisson}(\sum_k U^{(n)}_{ik} V_{jk})` of several sites, V shared, noise known.
+    r"""Tables :math:`X^{(n)}_{ij} \sim \mathrm{Poisson}(\sum_k U^{(n)}_{ik} V_{jk})` of several sites, with shared V.
 
-    The sites' tables have the same columns. A table may be given as it is, or as the `NoisyCounts` that its site let out.
-    With all tables noisy this is LDP1 of [1]_: anyone may fit it. With a site's own table in the clear and the others'
-    noisy it is LDP2: the site fits it, and keeps it.
+    The sites' tables have the same columns; tensors share all axes except the first, with one factor each,
+    :math:`\sum_k U_{ik} V_{jk} W_{lk} \cdots`. Counts are given without noise, or as the `NoisyCounts` that a site released.
+    With noise in all tables this is LDP1 of [1]_: anyone may fit it. With a site's own table without noise and the others'
+    with noise it is LDP2: the site fits it, and keeps the model.
 
     Parameters
     ----------
     n_components : int, default=5
     noise : {"modelled", "naive"}, default="modelled"
         "modelled": Gibbs sampling with the true counts as latent variables, so that noise is treated as noise.
-        "naive": the noisy counts, negative ones set to zero, taken for the truth. For comparison only.
+        "naive": the noisy counts, with negative ones set to zero, are used as true counts. For comparison only.
     latent : {"counts", "skellam"}, default="counts"
-        What is drawn for a noisy cell. "counts": the true count, the noise being summed out. "skellam": the variables of
-        [2]_ (a difference of two Poisson counts with exponential rates, Bessel-distributed given the rest). Both have the same
-        posterior; the first forgets its past sooner.
+        The variables that are drawn for a noisy cell. "counts": the true count, with the noise summed out. "skellam": the
+        variables of [2]_ (a difference of two Poisson counts with exponential rates, Bessel-distributed given the rest).
+        Both have the same posterior; the first chain mixes faster.
     sweeps, burn_in : int, default=600, 300
-        Number of sweeps, and how many of the first are thrown away.
+        Number of sweeps, and number of the first ones that are discarded.
     n_samples : int, default=100
-        How many of the rest are kept, evenly spread.
+        Number of the other sweeps that are kept, evenly spaced.
     prior_shape : float, default=0.5
-        Of the Gamma priors of U and V.
+        Shape of the Gamma priors of U and V.
     prior_rate : float, optional
-        Of the prior of U; learned per site and component if not given. V's is `prior_shape`, so its mean is 1.
+        Rate of the prior of U; learned per site and component if not given. That of V is `prior_shape`, so its mean is 1.
     random_state : int, default=0
-        Of the sampler; it protects nothing.
+        Seed of the sampler. Not secret: privacy noise does not use it.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
     shared_samples_ : ndarray of shape (n_samples, n_columns, n_components)
+        Of tensors, the factors of all shared axes, one after another.
+    axis_ends_ : ndarray of int, shape (n_shared_axes + 1,)
     own_samples_ : ndarray of shape (n_samples, n_rows of all sites, n_components)
-        Site by site, in the order given.
+        One site after another, in the given order.
     site_ends_ : ndarray of int, shape (n_sites + 1,)
     expected_counts_ : list of ndarray
-        The posterior mean of every site's true counts; not saved.
+        The posterior mean of every site's true counts, in the form in which they were given; not saved.
     guarantee_ : Guarantee
-        That of the noisy tables; none if a table was given in the clear.
+        That of the noisy tables; none if a table was given without noise.
 
     Privacy
     -------
-    The fit sees what it is given and adds nothing: what is computed from noisy tables alone is as private as these.
+    The fit adds no noise. A model that is computed from noisy tables alone has the guarantee of these tables
+    (post-processing).
 
     References
     ----------
@@ -147,6 +201,7 @@ class LocalCountFactorization(SavedModel):
     shared_samples_: NDArray[np.float64] = released()
     own_samples_: NDArray[np.float64] = released()
     site_ends_: NDArray[np.int64] = released()
+    axis_ends_: NDArray[np.int64] = released()
     expected_counts_: list[NDArray[np.float64]] = learned()
 
     def fit(self, tables: Sequence[Any], *, observed: Sequence[Any] | None = None) -> LocalCountFactorization:
@@ -154,10 +209,11 @@ class LocalCountFactorization(SavedModel):
 
         Parameters
         ----------
-        tables : sequence of NoisyCounts or array_like of int
-            One a site, of two axes, all with the same columns. Noisy ones bring their own mask.
-        observed : sequence of array_like of bool or None, optional
-            For tables in the clear: which cells are known.
+        tables : sequence of NoisyCounts, array_like of int, scipy sparse arrays or ``(coords, values, shape)``
+            One per site, with at least two axes, of which all except the first are the same. Noisy counts have their own
+            masks.
+        observed : sequence of array_like of bool, "stored" or None, optional
+            For counts without noise: which cells are known; "stored" for sparse counts.
         """
         self._check_settings()
         generator = np.random.default_rng(check_seed(self.random_state))
@@ -169,53 +225,87 @@ class LocalCountFactorization(SavedModel):
             .tolist()
         )
         drawn_shared, drawn_own = [], []
-        expected = [np.zeros(site.z.shape) for site in sites]
+        expected = [np.zeros(len(site.counts)) for site in sites]
         for sweep in range(self.sweeps):
             shared = self._sweep(sites, shared, generator)
+            tell("sweep", sweep + 1, self.sweeps)
             if sweep in kept:
-                drawn_shared.append(shared)
+                drawn_shared.append(np.concatenate(shared))
                 drawn_own.append(np.concatenate([site.own for site in sites]))
             if sweep >= self.burn_in:
                 for place, site in enumerate(sites):
                     expected[place] += site.counts / (self.sweeps - self.burn_in)
         self.shared_samples_, self.own_samples_ = np.stack(drawn_shared), np.stack(drawn_own)
         self.site_ends_ = np.cumsum([0, *(len(site.own) for site in sites)])
-        self.expected_counts_ = expected
+        self.axis_ends_ = np.cumsum([0, *(len(factor) for factor in shared)])
+        self.expected_counts_ = [_as_given(site, one) for site, one in zip(sites, expected, strict=True)]
         self.guarantee_ = _weakest(tables)
         return self
 
-    def predict(self, site: int = 0) -> NDArray[np.float64]:
-        """Return the posterior mean of the site's rates."""
-        own = self._own(site)
-        mean: NDArray[np.float64] = np.einsum("sik,sjk->ij", own, self.shared_samples_, optimize=True) / len(own)
-        return mean
-
-    def score(self, counts: ArrayLike, *, site: int = 0, observed: Any = None) -> float:
-        r"""Return the mean log-likelihood of true counts, :math:`\log \frac1S\sum_s P(x \mid U_s, V_s)`, over the cells observed.
+    def predict(self, site: int = 0, cells: Any = None) -> NDArray[np.float64]:
+        """Return the posterior mean of the site's rates: of all cells, or of the given ones.
 
         Parameters
         ----------
-        counts : array_like of int
+        site : int, default=0
+        cells : array_like of int, shape (n, order), optional
+        """
+        own, shape = self._own(site), self.shape(site)
+        if cells is None:
+            if math.prod(shape) > MOST_CELLS:
+                raise InvalidInputError(
+                    f"at most {MOST_CELLS} cells at once", parameter(math.prod(shape)), "Name the cells you need."
+                )
+            letters = "jlmnopqrtuvwxyz"[: len(shape) - 1]
+            inputs = ",".join(["sik", *(f"s{letter}k" for letter in letters)])
+            mean: NDArray[np.float64] = np.einsum(f"{inputs}->i{letters}", own, *self._shared(), optimize=True) / len(
+                own
+            )
+            return mean
+        where = checked_cells(cells, shape, "the cells to predict")
+        total = np.zeros(len(where))
+        for sample in range(len(own)):
+            total += self._rates(sample, own, where)
+        return total / len(own)
+
+    def score(self, counts: Any, *, site: int = 0, observed: Any = None) -> float:
+        r"""Return the mean log-likelihood of true counts, :math:`\log \frac1S\sum_s P(x \mid U_s, V_s)`, over the observed cells.
+
+        Parameters
+        ----------
+        counts : array_like of int, scipy sparse array or ``(coords, values, shape)``
             The site's true counts.
         site : int, default=0
-        observed : array_like of bool, optional
-            Which cells to score: those held out.
+        observed : array_like of bool, or "stored" for sparse counts
+            Which cells to score: those that were held out.
         """
-        table = checked_counts(counts)
+        scored = count_list(counts, observed)
         own = self._own(site)
-        if table.shape != (own.shape[1], self.shared_samples_.shape[1]):
+        if scored.shape != self.shape(site):
             raise InvalidInputError(
-                f"counts of shape {(own.shape[1], self.shared_samples_.shape[1])}",
-                words("another shape"),
-                "Give the site's whole table.",
+                f"counts of shape {self.shape(site)}", words("another shape"), "Give the site's whole table."
             )
-        rows, columns = np.nonzero(checked_mask(observed, table.shape))
-        x = table[rows, columns]
+        x = scored.values
         logs = np.empty((len(own), len(x)))
-        for sample, (left, right) in enumerate(zip(own, self.shared_samples_, strict=True)):
-            rates = np.einsum("ik,ik->i", left[rows], right[columns]) + LEAST_RATE
+        for sample in range(len(own)):
+            rates = self._rates(sample, own, scored.cells) + LEAST_RATE
             logs[sample] = x * np.log(rates) - rates - gammaln(x + 1)
         return float(np.mean(logsumexp(logs, axis=0) - math.log(len(own))))
+
+    def _rates(self, sample: int, own: NDArray[np.float64], cells: NDArray[Any]) -> NDArray[np.float64]:
+        product = own[sample][cells[:, 0]]
+        for axis, factor in enumerate(self._shared()):
+            product = product * factor[sample][cells[:, axis + 1]]
+        return np.asarray(product.sum(axis=1))
+
+    def _shared(self) -> list[NDArray[np.float64]]:
+        """Return the samples of every shared factor."""
+        ends = itertools.pairwise(self.axis_ends_.tolist())
+        return [self.shared_samples_[:, first:last] for first, last in ends]
+
+    def shape(self, site: int = 0) -> tuple[int, ...]:
+        """Return the shape of a site's table or tensor."""
+        return (self._own(site).shape[1], *np.diff(self.axis_ends_).tolist())
 
     def _check_settings(self) -> None:
         check_count(self.n_components, "n_components")
@@ -236,77 +326,120 @@ class LocalCountFactorization(SavedModel):
             raise InvalidInputError(
                 "one mask per table",
                 words(f"{len(masks)} masks for {len(tables)} tables"),
-                "Use None for tables without one.",
+                "Give None for a table without a mask.",
             )
         sites = [self._site(table, mask) for table, mask in zip(tables, masks, strict=True)]
+        shape = sites[0].listed.shape
         for site in sites:
-            if site.z.ndim != 2 or site.z.shape[1] != sites[0].z.shape[1]:
+            if len(site.listed.shape) < 2 or site.listed.shape[1:] != shape[1:]:
                 raise InvalidInputError(
-                    "tables with two axes and the same number of columns",
-                    words(f"{site.z.ndim} axes" if site.z.ndim != 2 else "different numbers of columns"),
-                    "Give all sites' tables the same columns: these are shared.",
+                    "counts with at least two axes, and the same sizes of all axes except the first",
+                    words("one axis" if len(site.listed.shape) < 2 else "different numbers or sizes of axes"),
+                    "Give all sites' tables the same columns, which are shared.",
                 )
-        if not any(site.observed.any() for site in sites):
+        if not any(len(site.counts) for site in sites):
             raise InvalidInputError("at least one observed cell", words("none"), "Mark known cells True.")
         return sites
 
     def _site(self, table: Any, mask: Any) -> _Site:
-        scale = None
+        scale, given = None, None
         if isinstance(table, NoisyCounts):
-            z, seen, scale = table.values, table.observed, table.scale
+            listed, scale, given = table.listed(), table.scale, table.observed
             if self.noise == "naive":
-                z, scale = np.maximum(z, 0), None
+                listed, scale = replace(listed, values=np.maximum(listed.values, 0)), None
         else:
-            z = checked_counts(table)
-            seen = checked_mask(mask, z.shape)
+            listed = count_list(table, mask)
+            given = None if isinstance(mask, str) else checked_mask(mask, listed.shape)
         rates = None
         if scale is not None and self.latent == "skellam":
-            rates = np.full((2, *z.shape), scale)
-        counts = np.where(seen, np.maximum(z, 0), 0)
-        return _Site(z, seen, scale, np.empty((len(z), self.n_components)), counts, rates, np.ones(self.n_components))
+            rates = np.full((2, len(listed.values)), scale)
+        own = np.empty((listed.shape[0], self.n_components))
+        return _Site(listed, given, scale, own, np.maximum(listed.values, 0), rates, np.ones(self.n_components))
 
-    def _start(self, sites: list[_Site], generator: np.random.Generator) -> NDArray[np.float64]:
-        rows, shared = start_of(
-            [site.z for site in sites], [site.observed for site in sites], self.n_components, self.random_state
-        )
+    def _start(self, sites: list[_Site], generator: np.random.Generator) -> list[NDArray[np.float64]]:
+        shape = sites[0].listed.shape
+        if len(shape) == 2 and sum(site.listed.shape[0] for site in sites) * shape[1] <= START_CELLS:
+            tables, masks = zip(*(_as_table(site.listed) for site in sites), strict=True)
+            rows, columns = start_of(tables, masks, self.n_components, self.random_state)
+            shared = [columns]
+            rows = [own * generator.gamma(START_SPREAD, 1 / START_SPREAD, own.shape) for own in rows]
+        else:
+            rows, shared = mean_start([site.listed for site in sites], self.n_components, generator)
         for site, own in zip(sites, rows, strict=True):
-            site.own = own * generator.gamma(20.0, 1 / 20, own.shape)
+            site.own = own
             site.rate = np.full(
                 self.n_components, self.prior_shape / float(own.mean()) if self.prior_rate is None else self.prior_rate
             )
         return shared
 
     def _sweep(
-        self, sites: list[_Site], shared: NDArray[np.float64], generator: np.random.Generator
-    ) -> NDArray[np.float64]:
-        """Draw the true counts, then U, then V, each given the rest."""
-        parts, exposure = np.zeros_like(shared), np.zeros_like(shared)
+        self, sites: list[_Site], shared: list[NDArray[np.float64]], generator: np.random.Generator
+    ) -> list[NDArray[np.float64]]:
+        """Draw the true counts, then U, then the shared factors, each given the rest."""
+        parts = [np.zeros_like(factor) for factor in shared]
         for site in sites:
-            if site.noise_rates is not None and site.scale is not None:
-                ratio = math.exp(-1 / site.scale)
-                draw_counts_and_noise(
-                    site.z, site.observed, site.own, shared, ratio, generator, site.counts, site.noise_rates
-                )
+            product = site.product(shared)
+            terms = site.own[site.rows] * product
+            rates, z = terms.sum(axis=1) + LEAST_RATE, site.listed.values
+            if site.scale is not None and site.noise_rates is not None:
+                draw_counts_and_noise(z, rates, math.exp(-1 / site.scale), generator, site.counts, site.noise_rates)
             elif site.scale is not None:
-                ratio = math.exp(-1 / site.scale)
-                draw_counts(site.z, site.observed, site.own, shared, ratio, generator, site.counts)
-            by_row, by_column = np.zeros_like(site.own), np.zeros_like(shared)
-            share_counts(site.counts, site.observed, site.own, shared, generator, by_row, by_column)
-            site.own = _gamma(generator, self.prior_shape + by_row, site.rate + site.observed @ shared)
+                draw_counts(z, rates, math.exp(-1 / site.scale), generator, site.counts)
+            divided = np.empty_like(terms)
+            share_counts(site.counts, terms, generator, divided)
+            size = len(site.own)
+            exposure = added(site.rows, product, size)
+            site.own = _gamma(generator, self.prior_shape + added(site.rows, divided, size), site.rate + exposure)
             if self.prior_rate is None:
-                site.rate = _gamma(generator, WEAK + self.prior_shape * len(site.own), WEAK + site.own.sum(axis=0))
-            parts += by_column
-            exposure += site.observed.T @ site.own
-        return _gamma(generator, self.prior_shape + parts, self.prior_shape + exposure)
+                site.rate = _gamma(generator, WEAK + self.prior_shape * size, WEAK + site.own.sum(axis=0))
+            for axis in range(len(shared)):
+                parts[axis] += added(site.listed.cells[:, axis + 1], divided, len(shared[axis]))
+        drawn = list(shared)
+        for axis in range(len(shared)):
+            exposure = np.zeros_like(shared[axis])
+            for site in sites:
+                others = site.own[site.rows] * site.product(drawn, without=axis)
+                exposure += added(site.listed.cells[:, axis + 1], others, len(exposure))
+            drawn[axis] = _gamma(generator, self.prior_shape + parts[axis], self.prior_shape + exposure)
+        return drawn
 
     def _own(self, site: int) -> NDArray[np.float64]:
         if not hasattr(self, "own_samples_"):
             raise InvalidInputError("a fitted model", words("one that was not fitted"), "Call fit first.")
         if check_count(site, "site", least=0) >= len(self.site_ends_) - 1:
             raise InvalidInputError(
-                f"a site below {len(self.site_ends_) - 1}", parameter(site), "Sites are numbered as they were given."
+                f"a site below {len(self.site_ends_) - 1}",
+                parameter(site),
+                "Sites are numbered from 0, in the order of the tables.",
             )
         return self.own_samples_[:, self.site_ends_[site] : self.site_ends_[site + 1]]
+
+
+def count_list(counts: Any, observed: Any) -> CountList:
+    """Return true counts as a list of their observed cells."""
+    found = listed_counts(counts, observed)
+    if found is not None:
+        return found
+    table = checked_counts(counts)
+    mask = checked_mask(observed, table.shape)
+    return CountList(np.argwhere(mask), table[mask], table.shape)
+
+
+def _as_table(listed: CountList) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return a list of cells as a table, and which of its cells are in the list."""
+    table, mask = np.zeros(listed.shape, np.int64), np.zeros(listed.shape, bool)
+    table[tuple(listed.cells.T)] = listed.values
+    mask[tuple(listed.cells.T)] = True
+    return table, mask
+
+
+def _as_given(site: _Site, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return values per cell as a table, if the counts were given as one."""
+    if site.mask is None:
+        return values
+    table = np.zeros(site.mask.shape)
+    table[site.mask] = values
+    return table
 
 
 def _gamma(generator: np.random.Generator, shape: Any, rate: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -315,12 +448,12 @@ def _gamma(generator: np.random.Generator, shape: Any, rate: NDArray[np.float64]
 
 
 def _weakest(tables: Sequence[Any]) -> Guarantee:
-    """Return what holds for an entry of any of the tables: each entry is in one of them."""
+    """Return the guarantee of an entry of any of the tables: each entry is in one of them."""
     clear = sum(not isinstance(table, NoisyCounts) for table in tables)
     if clear:
         return Guarantee.none(
-            f"{clear} of {len(tables)} tables were given in the clear: keep this model at the site that holds them. The noisy "
-            "tables are protected by their own guarantees"
+            f"{clear} of {len(tables)} tables were given without noise: keep this model at the site that holds them. The noisy "
+            "tables have their own guarantees"
         )
     guarantees: list[Guarantee] = [table.guarantee for table in tables]
     return max(guarantees, key=lambda guarantee: guarantee.epsilon)

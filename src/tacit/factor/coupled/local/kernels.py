@@ -1,12 +1,13 @@
-r"""Compiled draws of true counts from noisy ones, one cell at a time.
+r"""Compiled sampling of true counts given noisy ones, one cell at a time.
 
-With :math:`x \sim \mathrm{Poisson}(\mu)` and two-sided geometric noise, a cell's true count given what was seen is
+With :math:`x \sim \mathrm{Poisson}(\mu)` and two-sided geometric noise, the distribution of the true count is
 
 .. math:: P(x \mid z, \mu) \propto \frac{\mu^x}{x!} a^{|z - x|}, \qquad x = 0, 1, 2, \dots
 
-It rises to one mode and falls from there, each term being the last one times a simple ratio. So a draw walks outwards from
-the mode until nothing is left, twice: once to add up, once to find its place. The same walk draws the Bessel-distributed
-counts of [1]_, where the noise is a difference of two Poisson variables with exponential rates.
+It has one mode, and each term is the previous one times a simple ratio. A draw goes outwards from the mode, in both
+directions, until the terms are negligible: once to add them up, and once to find the count at a uniform random place of the
+sum. The same method draws the Bessel-distributed counts of [1]_, where the noise is a difference of two Poisson variables
+with exponential rates.
 
 References
 ----------
@@ -15,23 +16,23 @@ References
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.factor.kernels import compiled
 
 NOTHING = 1e-18
-"""Terms below this share of the sum are left out: less than a random number between 0 and 1 can show."""
+"""Terms below this fraction of the sum are left out: it is below the resolution of a random double between 0 and 1."""
 LEAST_RATE = 1e-300
+"""Rates are raised to this, so that their logarithms are finite."""
 MANY = 12
-"""Counts up to this are shared out one by one."""
+"""Counts up to this are assigned to components one by one, larger ones by binomial draws. Set by hand; it affects speed
+only."""
 
 
 @compiled
 def true_count(z: int, rate: float, ratio: float, place: float) -> int:
-    """Return the count at which the distribution above, with ``a = ratio``, reaches `place` (a uniform draw)."""
+    """Return the count at `place`, a uniform draw, of the distribution above with ``a = ratio``."""
     up_before, up_after = rate / ratio, rate * ratio
     mode = int(np.floor(up_after))
     if z > 0:
@@ -70,7 +71,7 @@ def true_count(z: int, rate: float, ratio: float, place: float) -> int:
 
 @compiled
 def bessel_count(order: int, product: float, place: float) -> int:
-    """Return where the Bessel distribution, P(m) proportional to product^m / (m! (m + order)!), reaches `place`."""
+    """Return the count at `place`, a uniform draw, of the Bessel distribution, P(m) ~ product^m / (m! (m + order)!)."""
     mode = int(np.floor((np.sqrt(4 * product + float(order) ** 2) - order) / 2))
     total = 1.0
     term, m = 1.0, mode
@@ -107,86 +108,70 @@ def bessel_count(order: int, product: float, place: float) -> int:
 @compiled
 def draw_counts(
     z: NDArray[np.int64],
-    observed: NDArray[np.bool_],
-    own: NDArray[np.float64],
-    shared: NDArray[np.float64],
+    rates: NDArray[np.float64],
     ratio: float,
-    generator: Any,
+    generator: np.random.Generator,
     counts: NDArray[np.int64],
 ) -> None:
-    """Set `counts` to draws of the true counts, given the rates ``own @ shared.T``; the noise is summed out."""
-    for i in range(z.shape[0]):
-        for j in range(z.shape[1]):
-            if observed[i, j]:
-                rate = LEAST_RATE
-                for k in range(own.shape[1]):
-                    rate += own[i, k] * shared[j, k]
-                counts[i, j] = true_count(z[i, j], rate, ratio, generator.random())
+    """Set `counts` to draws of the true counts of a list of cells, given their rates; the noise is summed out."""
+    for n in range(z.shape[0]):
+        counts[n] = true_count(z[n], rates[n], ratio, generator.random())
 
 
 @compiled
 def draw_counts_and_noise(
     z: NDArray[np.int64],
-    observed: NDArray[np.bool_],
-    own: NDArray[np.float64],
-    shared: NDArray[np.float64],
+    rates: NDArray[np.float64],
     ratio: float,
-    generator: Any,
+    generator: np.random.Generator,
     counts: NDArray[np.int64],
     noise_rates: NDArray[np.float64],
 ) -> None:
-    r"""Do so by the paper's variables: z = (x + g1) - g2, with Poisson g1 and g2 whose rates are kept in `noise_rates`.
+    r"""Set `counts` by the paper's variables: z = (x + g1) - g2, with Poisson g1 and g2 whose rates are in `noise_rates`.
 
-    Given the rates, the smaller of x + g1 and g2 has a Bessel distribution; x is a binomial part of x + g1; a rate given
-    its count is Gamma(1 + g) with mean (1 + g) a.
+    Given the rates, the smaller of x + g1 and g2 has a Bessel distribution, x is binomial given x + g1, and a rate given
+    its count g is Gamma(1 + g) with mean (1 + g) a.
     """
-    for i in range(z.shape[0]):
-        for j in range(z.shape[1]):
-            if observed[i, j]:
-                rate = LEAST_RATE
-                for k in range(own.shape[1]):
-                    rate += own[i, k] * shared[j, k]
-                up, down = noise_rates[0, i, j], noise_rates[1, i, j]
-                less = bessel_count(abs(z[i, j]), (rate + up) * down, generator.random())
-                above, below = less + max(z[i, j], 0), less + max(-z[i, j], 0)
-                x = generator.binomial(above, min(rate / (rate + up), 1.0)) if above else 0
-                counts[i, j] = x
-                noise_rates[0, i, j] = max(generator.standard_gamma(1.0 + above - x) * ratio, LEAST_RATE)
-                noise_rates[1, i, j] = max(generator.standard_gamma(1.0 + below) * ratio, LEAST_RATE)
+    for n in range(z.shape[0]):
+        rate, up, down = rates[n], noise_rates[0, n], noise_rates[1, n]
+        less = bessel_count(abs(z[n]), (rate + up) * down, generator.random())
+        above, below = less + max(z[n], 0), less + max(-z[n], 0)
+        x = generator.binomial(above, min(rate / (rate + up), 1.0)) if above else 0
+        counts[n] = x
+        noise_rates[0, n] = max(generator.standard_gamma(1.0 + above - x) * ratio, LEAST_RATE)
+        noise_rates[1, n] = max(generator.standard_gamma(1.0 + below) * ratio, LEAST_RATE)
 
 
 @compiled
 def share_counts(
     counts: NDArray[np.int64],
-    observed: NDArray[np.bool_],
-    own: NDArray[np.float64],
-    shared: NDArray[np.float64],
-    generator: Any,
-    by_row: NDArray[np.float64],
-    by_column: NDArray[np.float64],
+    terms: NDArray[np.float64],
+    generator: np.random.Generator,
+    parts: NDArray[np.float64],
 ) -> None:
-    """Split every count over the components by their rates, and add the parts up by row and by column."""
-    size = own.shape[1]
+    """Divide the count of every cell among the components, by the components' rates in the cell (`terms`), into `parts`."""
+    size = terms.shape[1]
     reached = np.empty(size)
-    for i in range(counts.shape[0]):
-        for j in range(counts.shape[1]):
-            if not observed[i, j] or counts[i, j] == 0:
-                continue
-            total = 0.0
-            for k in range(size):
-                total += own[i, k] * shared[j, k]
-                reached[k] = total
-            left, k = counts[i, j], size - 1
-            while left > MANY and k > 0:  # large counts: one binomial a component, from the last one down
-                part = generator.binomial(left, min((reached[k] - reached[k - 1]) / reached[k], 1.0))
-                by_row[i, k] += part
-                by_column[j, k] += part
-                left -= part
-                k -= 1
-            last = k
-            for _ in range(left):
-                place, k = generator.random() * reached[last], 0
-                while k < last and place >= reached[k]:
-                    k += 1
-                by_row[i, k] += 1
-                by_column[j, k] += 1
+    for n in range(counts.shape[0]):
+        for k in range(size):
+            parts[n, k] = 0.0
+        if counts[n] == 0:
+            continue
+        total = 0.0
+        for k in range(size):
+            total += terms[n, k]
+            reached[k] = total
+        left, k = counts[n], size - 1
+        while left > MANY and k > 0:  # large counts: one binomial draw per component, from the last one down
+            part = (
+                generator.binomial(left, min((reached[k] - reached[k - 1]) / reached[k], 1.0)) if reached[k] > 0 else 0
+            )
+            parts[n, k] += part
+            left -= part
+            k -= 1
+        last = k
+        for _ in range(left):
+            place, k = generator.random() * reached[last], 0
+            while k < last and place >= reached[k]:
+                k += 1
+            parts[n, k] += 1

@@ -1,9 +1,10 @@
-r"""Counts that leave their site only with noise: two-sided geometric, drawn where the counts are.
+r"""Counts that leave their site with noise only: two-sided geometric noise, drawn at the site.
 
 .. math:: z = x + \tau, \qquad P(\tau) = \frac{1-a}{1+a} a^{|\tau|}, \qquad a = e^{-\varepsilon/\Delta}
 
-One entry that changes by at most :math:`\Delta` makes any outcome at most :math:`e^\varepsilon` times as likely. (Section
-4.1.4 of Ermis 2020 writes :math:`\varepsilon` for `a` itself; see `tacit.privacy.published.ermis_geometric_epsilon`.)
+If one entry changes by at most :math:`\Delta`, the probability of any outcome changes by at most a factor of
+:math:`e^\varepsilon`. (Section 4.1.4 of Ermis 2020 writes :math:`\varepsilon` for `a` itself; see
+`tacit.privacy.published.ermis_geometric_epsilon`.)
 
 References
 ----------
@@ -12,18 +13,21 @@ A. Ghosh, T. Roughgarden, M. Sundararajan. Universally utility-maximizing privac
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import warnings
+import zipfile
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.errors import InvalidInputError, PrivacyWarning, kind_of, words
+from tacit.errors import InvalidInputError, PrivacyWarning, Undisclosed, kind_of, words
 from tacit.estimators.base import Estimator, public, released, starts_fresh, withheld
 from tacit.estimators.private import AGAIN
+from tacit.factor.coupled.cells import checked_cells, refuse_duplicates
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.spending import Spending, check_chargeable, open_ledger
@@ -33,33 +37,128 @@ from tacit.privacy.releases import GeometricRelease
 from tacit.validation import check_count, check_epsilon
 
 MOST_COUNT = 2**40
+"""Largest count. Set by hand: with noise added it is far from the limits of int64."""
 NEGLIGIBLE = 1e-15
-"""The loss never exceeds epsilon, so any delta will do for the accountant's arithmetic."""
+"""The delta for the accountant. The privacy loss never exceeds epsilon, so any delta gives the same epsilon."""
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyCounts:
-    r"""A table of counts as its site lets others see it.
+    r"""Counts with noise, as their site releases them: a table, or a list of the observed cells of a table or tensor.
 
     Attributes
     ----------
     values : ndarray of int64
-        The counts plus noise: negative numbers are normal. Zero where not observed.
+        The counts plus noise, which may be negative. Of a table, zero in cells that are not observed.
     scale : float
-        Of the noise: :math:`\Delta/\varepsilon`.
-    observed : ndarray of bool
-        Which cells hold counts: public.
+        Scale of the noise, :math:`\Delta/\varepsilon`.
+    observed : ndarray of bool, or None
+        Which cells of a table hold counts: public. None for a list.
     guarantee : Guarantee
+    cells : ndarray of int64, shape (n, order), or None
+        The places of the counts in a list: public. None for a table.
+    shape : tuple of int, or None
+        The shape of the table or tensor that a list belongs to.
     """
 
     values: NDArray[np.int64]
     scale: float
-    observed: NDArray[np.bool_]
+    observed: NDArray[np.bool_] | None
     guarantee: Guarantee
+    cells: NDArray[np.int64] | None = None
+    shape: tuple[int, ...] | None = None
+
+    def listed(self) -> CountList:
+        """Return the observed cells as a list."""
+        if self.cells is not None and self.shape is not None:
+            return CountList(self.cells, self.values, self.shape)
+        assert self.observed is not None
+        return CountList(np.argwhere(self.observed), self.values[self.observed], self.values.shape)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what is released, with its guarantee, to a file that `NoisyCounts.load` reads."""
+        found = self.listed()
+        with open(path, "wb") as file:
+            np.savez_compressed(
+                file,
+                cells=found.cells,
+                values=found.values,
+                shape=np.array(found.shape),
+                scale=np.array(self.scale),
+                guarantee=np.array(json.dumps(self.guarantee.to_dict())),
+            )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> NoisyCounts:
+        """Read a file that `save` wrote; its guarantee is checked as that of every file."""
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                shape = tuple(int(size) for size in arrays["shape"])
+                cells, values = arrays["cells"].astype(np.int64), arrays["values"].astype(np.int64)
+                scale, stated = float(arrays["scale"]), json.loads(str(arrays["guarantee"]))
+            is_list = cells.ndim == 2 and cells.shape == (len(values), len(shape)) and scale > 0
+            if not is_list or (len(cells) and ((cells < 0).any() or (cells >= np.array(shape)).any())):
+                raise ValueError("another form")
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise InvalidInputError(
+                "a file of noisy counts, as `NoisyCounts.save` and `tacit fit local` write it",
+                words(f"a file that cannot be read as one ({type(error).__name__})"),
+                "Ask for the file again.",
+            ) from None
+        return cls(values, scale, None, Guarantee.from_dict(stated), cells, shape)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CountList(Undisclosed):
+    """A list of cells of a table or tensor, with their counts.
+
+    Attributes
+    ----------
+    cells : ndarray of int64, shape (n, order)
+        In ascending order.
+    values : ndarray of int64, shape (n,)
+    shape : tuple of int
+    """
+
+    cells: NDArray[np.int64]
+    values: NDArray[np.int64]
+    shape: tuple[int, ...]
+
+
+def listed_counts(counts: Any, observed: Any = None) -> CountList | None:
+    """Return sparse counts as a list of their stored cells; None for arrays.
+
+    Sparse counts are a scipy sparse array or ``(coords, values, shape)``, with ``observed="stored"``: their places are public.
+    """
+    is_triple = isinstance(counts, tuple) and len(counts) == 3 and np.ndim(counts[0]) == 2 and np.ndim(counts[2]) == 1
+    if not hasattr(counts, "tocoo") and not is_triple:
+        return None
+    if not isinstance(observed, str) or observed != "stored":
+        raise InvalidInputError(
+            'observed="stored" for sparse counts',
+            words("nothing that says that their places are public"),
+            "If it is not public which cells are stored, convert the counts to an array, with zeros: every cell gets noise.",
+        )
+    if is_triple:
+        coords, values, shape = counts
+    else:
+        entries = counts.tocoo()
+        coords, values, shape = np.stack([*entries.coords], axis=1), entries.data, entries.shape
+    sizes = tuple(int(size) for size in shape)
+    places = checked_cells(coords, sizes, "the stored cells")
+    refuse_duplicates(places, sizes, "the stored cells")
+    cells = places.astype(np.int64)
+    numbers = checked_counts(values)
+    if numbers.shape != (len(cells),):
+        raise InvalidInputError(
+            "one count for each stored cell", words("more or fewer counts than cells"), "Give as many counts as cells."
+        )
+    order = np.lexsort(cells.T[::-1])
+    return CountList(cells[order], numbers[order], sizes)
 
 
 def checked_counts(counts: ArrayLike, name: str = "counts") -> NDArray[np.int64]:
-    """Return counts as integers; negative numbers, fractions and NaN are refused."""
+    """Return counts as integers; raise for negative numbers, fractions and NaN."""
     given = np.asarray(counts)
     if given.dtype.kind not in "iufb" or given.ndim == 0 or given.size == 0:
         raise InvalidInputError(
@@ -81,7 +180,7 @@ def checked_counts(counts: ArrayLike, name: str = "counts") -> NDArray[np.int64]
 
 
 def checked_mask(observed: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return which cells are observed; all, if not said."""
+    """Return which cells are observed; all if `observed` is None."""
     mask = np.ones(shape, dtype=bool) if observed is None else np.asarray(observed)
     if mask.dtype != bool or mask.shape != shape:
         raise InvalidInputError(
@@ -98,12 +197,12 @@ class LocallyPrivateCounts(Estimator):
     Parameters
     ----------
     epsilon : float
-        Privacy loss of an entry.
+        Privacy loss of one entry.
     delta_max : int, default=1
-        The most by which a protected entry may change, :math:`\Delta`. If the counts are cut off at it first, an entry's
-        whole value is protected.
+        Largest change of a protected entry, :math:`\Delta`. If the counts are clipped to it first, the whole value of an
+        entry is protected.
     ledger : Ledger or path, optional
-        Charged before anything is released; a path is that of an existing ledger.
+        Charged before anything is released; a path must be that of an existing ledger.
     dataset : str, optional
         The account to charge; the data's fingerprint if not given.
     insecure_seed : int, optional
@@ -112,14 +211,14 @@ class LocallyPrivateCounts(Estimator):
     Attributes
     ----------
     scale_ : float
-        :math:`\Delta/\varepsilon`; the noise has standard deviation of about 1.41 times it.
+        :math:`\Delta/\varepsilon`; the standard deviation of the noise is about 1.41 times this.
     guarantee_ : Guarantee
 
     Privacy
     -------
     Unit: one entry, changed by at most `delta_max`. What leaves: every observed entry plus independent noise; which
-    entries are observed is public. Pure epsilon: the bound holds with delta = 0. Nobody needs to be trusted but the site.
-    Whoever has k entries that change together is protected with k epsilon.
+    entries are observed is public. Pure epsilon: the bound holds with delta = 0. Only the site must be trusted. Somebody
+    with k entries that change together is protected with k epsilon.
 
     References
     ----------
@@ -145,20 +244,22 @@ class LocallyPrivateCounts(Estimator):
     _withholds = True
 
     @starts_fresh
-    def privatise(self, counts: ArrayLike, *, observed: Any = None) -> NoisyCounts:
-        """Return the table with noise: what others may see.
+    def privatise(self, counts: Any, *, observed: Any = None) -> NoisyCounts:
+        """Return the table with noise, which may be released.
 
         Parameters
         ----------
-        counts : array_like of int
-            Of any order.
-        observed : array_like of bool, optional
-            Which cells hold counts (public); all if not given.
+        counts : array_like of int, scipy sparse array or ``(coords, values, shape)``
+            With any number of axes. All cells of an array get noise, also zeros. Of sparse counts, the stored cells do, and
+            their places are released: they must be public (``observed="stored"``).
+        observed : array_like of bool, or "stored" for sparse counts
+            Which cells hold counts (public); all cells of an array if not given.
         """
         epsilon, most = check_epsilon(self.epsilon), check_count(self.delta_max, "delta_max")
-        table = checked_counts(counts)
-        mask = checked_mask(observed, table.shape)
-        # rounded up, so that the noise is never less than asked for
+        listed = listed_counts(counts, observed)
+        table = checked_counts(counts) if listed is None else listed.values
+        mask = checked_mask(None if listed is not None else observed, table.shape)
+        # rounded up, so that the noise is never too small
         scale = math.nextafter(most / epsilon, math.inf) if most / (most / epsilon) > epsilon else most / epsilon
         guarantee = Guarantee.from_releases(
             [GeometricRelease("counts", scale=scale, sensitivity=most)],
@@ -177,11 +278,13 @@ class LocallyPrivateCounts(Estimator):
             warnings.warn(AGAIN, PrivacyWarning, stacklevel=3)
         generator = None if self.insecure_seed is None else insecure_generator(self.insecure_seed)
         if self.ledger is not None:
-            account = table if self.dataset is None else self.dataset
+            account = (table if listed is None else (listed.cells, table)) if self.dataset is None else self.dataset
             Spending.on(open_ledger(self.ledger), account, type(self).__name__).charge(guarantee)
         self._has_released = True
         noise = discrete_laplace(scale, table.shape, generator=generator)
         self.scale_, self.guarantee_ = scale, guarantee
+        if listed is not None:
+            return NoisyCounts(table + noise, scale, None, guarantee, listed.cells, listed.shape)
         return NoisyCounts(np.where(mask, table + noise, 0), scale, mask, guarantee)
 
     def _before_fit(self) -> None:

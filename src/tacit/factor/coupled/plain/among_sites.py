@@ -1,7 +1,7 @@
-"""A coupled model among sites: what its fit agrees on with the others before the first sweep, and the fit.
+"""Fit of a coupled model by one of several sites.
 
-The start of a shared factor has the size that all sites' relations suggest, so it comes from a total; so does which of
-its entities nobody knows anything of. The sweeps are those of a fit alone.
+Before the first sweep, the sites add up two things: the scale of the start of every shared factor, which depends on all sites'
+relations, and which of its entities have known cells. The sweeps are the same as in a fit of one holder.
 """
 
 from __future__ import annotations
@@ -9,58 +9,78 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Clear, Outcome, Program, Sum, run
 from tacit.errors import InvalidInputError, ProtocolError, words
-from tacit.factor.coupled.divergence import Floats
+from tacit.factor.arrays import Floats
 from tacit.factor.coupled.einsum import checked_ranks, factor_shapes
 from tacit.factor.coupled.outlines import Site
-from tacit.factor.coupled.plain.start import checked_relations, filled_in, given_start, start_sizes, unknown_entities
+from tacit.factor.coupled.plain.langevin import check_powers
+from tacit.factor.coupled.plain.start import (
+    checked_relations,
+    filled_in,
+    given_start,
+    random_entries,
+    start_sizes,
+    starts_filled_in,
+    unknown_entities,
+)
 from tacit.factor.coupled.relation import Relation
 from tacit.privacy.guarantee import Guarantee
-from tacit.validation import check_choice, check_count
+from tacit.validation import check_choice
+
+if TYPE_CHECKING:
+    from tacit.factor.coupled.plain.estimator import CoupledFactorization
 
 
-def fit_site(model: Any, site: Site) -> Any:
+def fit_site(model: CoupledFactorization, site: Site) -> CoupledFactorization:
     """Fit `model`, a `CoupledFactorization`, to all sites' relations, from this site."""
     own = checked_relations(site.relations)
     everyone = site.everyone()
     together = [relation for relations in everyone for relation in relations]
-    method = check_choice(model.inference, "inference", ["map", "vb"])
+    method = check_choice(model.inference, "inference", ["map", "vb", "sgld"])
+    if method == "sgld":
+        check_powers(together)
     shapes = factor_shapes(together, checked_ranks(model.ranks, together))
     shared = shared_factors(everyone)
     mine = {name: shape for name, shape in shapes.items() if name in shared or _uses(own, name)}
-    settings: Any = {"map": model._settings, "vb": model._bayes}[method](together)
-    fit: Any = {"map": model._point, "vb": model._variational}[method]
-    tries = check_count(model.n_init, "n_init") if model._is_random() else 1
-    met = run(_meeting(own, together, shapes, shared), Clear())
-    if isinstance(met.channel, Clear):
+    sampled = partial(model._sampled, everyone=everyone, place=site.place)
+    fit: Any = {"map": model._point, "vb": model._variational, "sgld": sampled}[method]
+    tries = model._tries(1)
+    agreed = run(_agreement(own, together, shapes, shared), Clear())
+    if isinstance(agreed.channel, Clear):
         raise ProtocolError(
             "a site's part within tacit.parties", words("a site alone"), "Use run_local, or give all relations to fit."
         )
 
+    settings: Any = model._settings_of(method, together, agreed.private["scales"], tries)
+
     def fitted(rng: np.random.Generator) -> dict[str, Any]:
-        start = met.private["start"](rng) if model._is_random() else given_start(model.init, mine)
+        start = agreed.private["start"](rng) if model._is_random() else given_start(model.init, mine)
         return fit(own, start, shared, settings)  # type: ignore[no-any-return]
 
     best = model._best(tries, fitted)
-    factors = filled_in(best["factors"], met.private["unknown"], together)
-    model._keep(own, {}, {**best, "factors": factors})
-    model.guarantee_ = _with_assumptions(met.channel.guarantee, site, shared)
+    factors = filled_in(best["factors"], agreed.private["unknown"], together)
+    posterior = starts_filled_in(best["posterior"], agreed.private["unknown"], together)
+    model._keep(own, {}, {**best, "factors": factors, "posterior": posterior})
+    model.guarantee_ = _with_assumptions(agreed.channel.guarantee, site, shared)
     return model
 
 
 def _with_assumptions(guarantee: Guarantee, site: Site, shared: Sequence[str]) -> Guarantee:
-    """Say which totals are of two sites only: the others are known to add nothing to them."""
+    """Add to the reason which totals come from two sites only, because all sites know that the others add nothing to them."""
     users = {name: [one for one in site.names if name in _names(site, one)] for name in shared}
     pairs = [f"{name!r} of {' and '.join(ones)}" for name, ones in users.items() if len(ones) == 2]
     if not pairs or len(site.names) == 2:
         return guarantee
-    more = f"; but of what only two parties share each can subtract its own term ({', '.join(pairs)})"
+    more = (
+        f"; but each of two parties that share a factor can subtract its own term from the total ({', '.join(pairs)})"
+    )
     return replace(guarantee, reason=guarantee.reason + more)
 
 
@@ -74,7 +94,7 @@ def shared_factors(everyone: Sequence[Sequence[Relation]]) -> list[str]:
     shared = [name for name in names if sum(_uses(relations, name) > 0 for relations in everyone) > 1]
     if not shared:
         raise InvalidInputError(
-            "a factor that two sites share", words("none: each site would be alone"), "Name shared factors alike."
+            "a factor that two sites share", words("none"), "Give shared factors the same name at all sites."
         )
     return shared
 
@@ -83,10 +103,10 @@ def _uses(relations: Sequence[Relation], name: str) -> int:
     return sum(name in relation.factors for relation in relations)
 
 
-def _meeting(
+def _agreement(
     own: Sequence[Relation], together: Sequence[Relation], shapes: Mapping[str, tuple[int, ...]], shared: Sequence[str]
 ) -> Program:
-    """Total what a start and an end need to know of all sites; sizes enter by their logarithms, of which means are taken."""
+    """Add up the logarithms of the start's scales, and which entities are known, over all sites."""
     logs = {name: [math.log(size) for size in sizes] for name, sizes in start_sizes(own, shapes).items()}
     unknown = unknown_entities(own)
     listed = {name: _entities(together, name, shapes[name]) for name in shared}
@@ -96,21 +116,23 @@ def _meeting(
         if size
     }
     total = yield Sum(sizes=[sum(logs.get(name, [])) for name in shared], **known)
-    means = {name: float(np.mean(found)) for name, found in logs.items() if found}
+    means = {name: float(np.mean(sizes)) for name, sizes in logs.items() if sizes}
     means |= {name: float(total.sizes[place]) / _uses(together, name) for place, name in enumerate(shared)}
 
-    def start(rng: np.random.Generator) -> dict[str, Floats]:
-        # all sites draw for all factors, as one holder of everything would
-        drawn = {name: 0.2 + 1.6 * rng.random(shape) for name, shape in shapes.items()}
-        return {name: math.exp(means[name]) * drawn[name] for name in shapes if name in means}
+    scales = {name: math.exp(mean) for name, mean in means.items()}
 
-    missing: dict[str, NDArray[np.bool_]] = {name: found for name, found in unknown.items() if name not in shared}
+    def start(rng: np.random.Generator) -> dict[str, Floats]:
+        # all sites draw for all factors, so that the start is that of one holder of all data
+        drawn = {name: random_entries(shape, rng) for name, shape in shapes.items()}
+        return {name: scales[name] * drawn[name] for name in shapes if name in scales}
+
+    missing: dict[str, NDArray[np.bool_]] = {name: rows for name, rows in unknown.items() if name not in shared}
     missing |= {name.removeprefix("known:"): total[name] < 0.5 for name in known if (total[name] < 0.5).any()}
-    return Outcome(public={"sizes": total.sizes}, private={"start": start, "unknown": missing})
+    return Outcome(public={"sizes": total.sizes}, private={"start": start, "scales": scales, "unknown": missing})
 
 
 def _entities(relations: Sequence[Relation], name: str, shape: tuple[int, ...]) -> int:
-    """Return how many entities a factor has: one a row, or 0 for a core and for factors of several axes of the data."""
+    """Return the number of entities of a factor; 0 for a core and for factors with several axes of the data."""
     relation = next(relation for relation in relations if name in relation.factors)
     place = relation.factors.index(name)
     letters = relation.spec.data_letters(place)

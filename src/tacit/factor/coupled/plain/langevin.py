@@ -1,14 +1,15 @@
 r"""Stochastic gradient Langevin dynamics as a program: samples of the factors from their posterior.
 
-Two models, by the divergence of the relations: Poisson cells with Gamma factors (KL), Normal cells with Normal factors
-(Euclid, variance the dispersion; factors of both signs). With the gradient g of the log posterior by a factor, formed from a
-random part of the stored cells and scaled up, a step at time t is
+The divergence of the relations decides between two models: Poisson cells with Gamma factors (KL), and Normal cells, whose
+variance is the dispersion, with Normal factors of both signs (Euclid). With the gradient g of the log posterior by a factor,
+estimated from a random part of the stored cells, a step at time t is
 
 .. math:: \Theta \leftarrow \Theta + \kappa_t (G g + \Gamma) + \sqrt{2 \kappa_t G}\, \xi, \qquad \kappa_t = \kappa t^{-\gamma}
 
-where G is a diagonal metric that does not depend on the units of the data, and :math:`\Gamma` the correction that a metric needs:
-:math:`\Theta / (rate + \Delta(1))` with correction :math:`1 / (rate + \Delta(1))` for counts, reflected at zero, and the
-inverse of a bound on the curvature, which does not depend on the entry itself, for Normal cells. Factors move in turn.
+where G is a diagonal metric that makes the step independent of the units of the data, and :math:`\Gamma` the correction for
+it. For counts, G is :math:`\Theta / (rate + \Delta(1))` with the correction :math:`1 / (rate + \Delta(1))`, and entries are
+reflected at zero. For Normal cells, G is the inverse of a bound on the curvature, which does not depend on the entry itself,
+and needs no correction. Factors are updated one after another.
 
 References
 ----------
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from tacit.channel import Outcome, Program, Sum
 from tacit.errors import InvalidInputError, parameter
-from tacit.factor.coupled.divergence import Floats
+from tacit.factor.arrays import Floats
 from tacit.factor.coupled.einsum import Layout
 from tacit.factor.coupled.plain.program import Holder
 from tacit.factor.coupled.plain.sparse_terms import ListedCells
@@ -35,18 +36,18 @@ from tacit.factor.coupled.relation import Relation
 
 @dataclass(frozen=True)
 class LangevinSettings:
-    r"""What all holders of a run agree on.
+    r"""Public settings, the same for all holders of a run.
 
     Parameters
     ----------
     shape, scale : float
-        Of the prior: a Gamma distribution's shape and mean; of a Normal one `scale` is the standard deviation.
+        Shape and mean of the Gamma prior; for a Normal prior, `scale` is the standard deviation.
     burn_in, n_samples, thin : int
-        Steps before the first sample, samples, and steps for each.
+        Steps before the first sample, number of samples, and steps per sample.
     step_size, step_decay : float
         :math:`\kappa` and :math:`\gamma`.
     sampling_rate : float
-        The share of the stored cells that each step looks at.
+        Probability with which each stored cell takes part in a step.
     random_state : int
     """
 
@@ -67,37 +68,41 @@ def langevin_program(
     *,
     shared: Sequence[str] = (),
     settings: LangevinSettings,
-    holder_number: int = 0,
+    first_relation: int = 0,
 ) -> Program:
-    """One holder's view of samples from the posterior of all holders' relations; parameters as for `coupled_program`.
+    """One holder's view of samples from the posterior of all holders' relations.
 
-    The noise of shared factors comes from the common seed, so that all holders draw the same; `holder_number` keeps the
-    rest apart. The outcome's public part has ``samples:<name>`` of every shared factor, the private part ``samples`` of all and
-    ``losses`` (the divergence over dispersion, at every sample).
+    Every factor has its own random numbers, from the seed and its name, and every relation its own for its batches, from the
+    seed and its number. So all holders draw the same for a shared factor, and several holders draw what one holder of all
+    relations would. The outcome's public part has ``samples:<name>`` of every shared factor and ``loss_curve`` (the
+    divergence over the dispersion at every sample, over all holders), the private part ``samples`` of all factors.
+
+    Parameters
+    ----------
+    relations, start, shared
+        As for `coupled_program`.
+    settings : LangevinSettings
+    first_relation : int
+        The number of this holder's first relation, if the relations of all holders are counted in their order.
     """
-    powers = {relation.power for relation in relations}
-    if powers not in ({0.0}, {1.0}):
-        raise InvalidInputError(
-            'divergence="kl" in all relations, or "euclid" in all, for inference="sgld"',
-            parameter(sorted(powers)),
-            'Use one of the two, or inference="map".',
-        )
-    counts = powers == {1.0}
+    check_powers(relations)
+    counts = relations[0].power == 1
     holder = Holder(relations, shared)
-    common = np.random.default_rng([settings.random_state, 1])
-    local = np.random.default_rng([settings.random_state, 2, holder_number])
+    seed = settings.random_state
+    draw = {name: np.random.default_rng([seed, 1, *name.encode()]) for name in [*holder.own, *holder.shared]}
+    pick = [np.random.default_rng([seed, 2, first_relation + index]) for index in range(len(relations))]
     factors = {name: np.array(start[name], dtype=np.float64) for name in [*holder.own, *holder.shared]}
     samples: dict[str, list[Floats]] = {name: [] for name in factors}
     losses: list[float] = []
     for time in range(1, settings.burn_in + settings.n_samples * settings.thin + 1):
         kappa = settings.step_size * time**-settings.step_decay
-        batches = [Batch(term, settings.sampling_rate, local) for term in holder.terms]
+        batches = [Batch(term, settings.sampling_rate, rng) for term, rng in zip(holder.terms, pick, strict=True)]
         for name in [*holder.own, *holder.shared]:
             gradient, metric = _gradient_and_metric(holder, batches, name, factors, counts=counts)
             if name in holder.shared:
                 total = yield Sum(gradient=gradient, metric=metric)
                 gradient, metric = total.gradient, total.metric
-            noise = (common if name in holder.shared else local).standard_normal(factors[name].shape)
+            noise = draw[name].standard_normal(factors[name].shape)
             move = _count_step if counts else _normal_step
             factors[name] = move(factors[name], gradient, metric, noise, kappa, settings)
         past = time - settings.burn_in
@@ -111,11 +116,22 @@ def langevin_program(
                 )
             )
     total = yield Sum(losses=np.array(losses))
-    drawn = {name: np.stack(found) for name, found in samples.items()}
+    drawn = {name: np.stack(arrays) for name, arrays in samples.items()}
     return Outcome(
         public={**{f"samples:{name}": drawn[name] for name in holder.shared}, "loss_curve": total.losses},
         private={"samples": drawn, "dispersions": holder.dispersions},
     )
+
+
+def check_powers(relations: Sequence[Relation]) -> None:
+    """Raise unless all relations have Kullback-Leibler, or all Euclid."""
+    powers = {relation.power for relation in relations}
+    if powers not in ({0.0}, {1.0}):
+        raise InvalidInputError(
+            'divergence="kl" in all relations, or "euclid" in all, for inference="sgld"',
+            parameter(sorted(powers)),
+            'Use one of the two, or inference="map".',
+        )
 
 
 class Batch:
@@ -146,7 +162,7 @@ class Batch:
 
 
 def _listed(term: Term) -> tuple[NDArray[np.int32], Floats]:
-    """Return the cells that a batch is drawn from: all known ones, or the stored ones where zeros are handled at once."""
+    """Return the cells from which a batch is drawn: all known ones, or the stored ones if zeros are handled separately."""
     if isinstance(term, ZerosTerm):
         return term.listed.coords, term.listed.values
     return term.relation.known_cells()
@@ -155,7 +171,7 @@ def _listed(term: Term) -> tuple[NDArray[np.int32], Floats]:
 def _gradient_and_metric(
     holder: Holder, batches: Sequence[Batch], name: str, factors: Mapping[str, Floats], *, counts: bool
 ) -> tuple[Floats, Floats]:
-    """Return what the relations say: counts and exposure of a Poisson model, gradient and curvature of a Normal one."""
+    """Return counts and exposure (Poisson), or gradient and a bound on the curvature (Normal), summed over relations."""
     gradient, metric = np.zeros(factors[name].shape), np.zeros(factors[name].shape)
     for index, place in holder.uses[name]:
         term, weight = holder.terms[index], 1 / holder.dispersions[index]
@@ -165,11 +181,11 @@ def _gradient_and_metric(
             metric += weight * term.exposure(place, mine)
         else:
             gradient += weight * batches[index].residual(place, mine)
-            # the square of a sum is at most the number of its terms times the sum of squares
+            # the square of a sum is at most the number of terms times the sum of their squares
             others = [letter for letter in term.spec.summed if letter not in term.spec.inputs[place]]
             sizes = _sizes(term, mine)
             terms = float(np.prod([sizes[letter] for letter in others]))
-            terms *= Layout.of(term.spec, place).size(mine[place].shape)[1]  # and entries of a row move at once
+            terms *= Layout.of(term.spec, place).size(mine[place].shape)[1]  # the entries of a row change together
             metric += weight * terms * term.exposure(place, tuple(factor**2 for factor in mine))
     return gradient, metric
 

@@ -1,18 +1,19 @@
-r"""Coupled factorisation as a program: every factor in turn from what the relations say to it, shared ones from totals.
+r"""Coupled factorisation as a program: factors are updated one after another, shared ones from totals over all holders.
 
 .. math:: \min_{\Theta \ge 0} \sum_v \frac{1}{\phi_v} \sum_{i \in \text{known}} d_{p_v}\big(X^{(v)}_i, \hat X^{(v)}_i\big)
           - \sum_d \log p(\Theta_d)
 
-Each holder has its own relations. Factors that several holders use are shared and move by totals; the others never leave.
+Each holder has its own relations. Factors that several holders use are shared, and are updated by totals. The others never
+leave their holder.
 
-*How a factor moves.* Row by row, by least squares, where its rows share one quadratic problem. Otherwise each entry is
+*Update of a factor.* If its rows have the same quadratic problem, they are solved by least squares. Otherwise each entry is
 multiplied by :math:`(num / den)^\gamma`. Relations with powers :math:`p_v` have surrogates with derivatives
 :math:`den_v u^{a_v} - num_v u^{-b_v}` in the change u (see `curvatures`). For u between 1 and
-:math:`(\sum num_v / \sum den_v)^\gamma` with :math:`\gamma = 1 / (\max a_v + \max b_v)` their sum keeps its sign, so the step
-never raises the cost, whatever divergences meet in a factor; for a single p up to 1 this is :math:`\gamma = 1`, the usual update.
+:math:`(\sum num_v / \sum den_v)^\gamma` with :math:`\gamma = 1 / (\max a_v + \max b_v)`, their sum does not change its sign. So
+the step never raises the cost, for any mixture of divergences. For a single p up to 1, :math:`\gamma = 1`, the usual update.
 
-*Extrapolation.* A sweep starts a little further along the last move of the factors. If the cost turns out higher there, all
-holders take the sweep back and make it again without extrapolation, so the cost never rises.
+*Extrapolation.* A sweep starts from factors that are extrapolated along their last change. If the cost is higher there, all
+holders undo the sweep and repeat it without extrapolation, so the cost never rises.
 
 References
 ----------
@@ -30,7 +31,8 @@ import numpy as np
 from tacit.channel import Outcome, Program, Sum, Total
 from tacit.errors import InvalidInputError, words
 from tacit.factor import kernels
-from tacit.factor.coupled.divergence import Floats, curvatures
+from tacit.factor.arrays import Floats
+from tacit.factor.coupled.divergence import curvatures
 from tacit.factor.coupled.einsum import Layout
 from tacit.factor.coupled.plain.terms import Term, term_of
 from tacit.factor.coupled.predict import in_order
@@ -38,6 +40,12 @@ from tacit.factor.coupled.relation import Relation
 from tacit.factor.extrapolation import Extrapolation
 
 SWEEPS, SHRINK, ROUNDING = 20, 0.1, 1e-14
+"""Inner sweeps of coordinate descent, see `kernels.hals_sweep`: most sweeps per update of a factor; a row ends when a sweep
+changes it by less than SHRINK times the change of its first sweep, or than ROUNDING times the row. A diagonal below ROUNDING
+times the largest counts as zero. Set by hand: the next update continues from there, so few inner sweeps are needed."""
+LEAST_CHANGE, MOST_CHANGE = 0.1, 10.0
+"""Limits of an entry's change in one sweep, when it is extrapolated. Set by hand: an entry near zero may change by a large
+factor that does not continue."""
 Factors = dict[str, Floats]
 
 
@@ -48,9 +56,9 @@ class Prior:
     Parameters
     ----------
     shape : float
-        At least 1 for a point estimate, which would otherwise be pulled to zero without end.
+        At least 1 for a point estimate; with a smaller shape, the mode is at zero.
     rate : float
-        Shape over mean. The default of the two is a flat prior: maximum likelihood.
+        Shape divided by mean. The defaults are a flat prior: maximum likelihood.
     """
 
     shape: float = 1.0
@@ -65,30 +73,37 @@ class Prior:
 
 FLAT = Prior()
 """The prior of maximum likelihood."""
+Priors = Prior | Mapping[str, Prior]
+"""One prior for all factors, or one per factor; a factor that is not named has a flat one."""
+
+
+def prior_of(priors: Priors, name: str) -> Prior:
+    """Return the prior of one factor."""
+    return priors if isinstance(priors, Prior) else priors.get(name, FLAT)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How one factor moves.
+    """How one factor is updated.
 
     Parameters
     ----------
     exponent : float
-        Of the multiplicative step.
+        Exponent of the multiplicative step.
     solve : Layout, optional
-        Its rows, where all relations give them one common quadratic problem, so that they can be solved instead.
+        The factor's rows, if all relations give them the same quadratic problem, so that they can be solved instead.
     """
 
     exponent: float = 1.0
     solve: Layout | None = None
 
 
-def rules_for(relations: Sequence[Relation], prior: Prior) -> dict[str, Rule]:
-    """Return the rule of every factor. All sites that share a factor must use one rule, made from all their relations."""
+def rules_for(relations: Sequence[Relation], priors: Priors) -> dict[str, Rule]:
+    """Return the rule of every factor. Sites that share a factor must use the same rule, made from all their relations."""
     rules = {}
     for name in dict.fromkeys(name for relation in relations for name in relation.factors):
         uses = [(relation, relation.factors.index(name)) for relation in relations if name in relation.factors]
-        bends = [curvatures(relation.power) for relation, _ in uses]
+        bends, prior = [curvatures(relation.power) for relation, _ in uses], prior_of(priors, name)
         if prior != FLAT:
             bends.append((0.0, 1.0))
         exponent = 1 / (max(rise for rise, _ in bends) + max(fall for _, fall in bends))
@@ -99,7 +114,7 @@ def rules_for(relations: Sequence[Relation], prior: Prior) -> dict[str, Rule]:
 
 
 def _shares_gram(relation: Relation, place: int) -> bool:
-    """Whether a relation gives all rows of a factor the same quadratic problem, but for its linear part."""
+    """Whether a relation gives all rows of a factor the same quadratic problem, except for its linear part."""
     spec = relation.spec
     gaps = relation.stored_only or relation.mask is not None or len(relation.holes) > 0
     others = "".join(group for at, group in enumerate(spec.inputs) if at != place)
@@ -109,7 +124,7 @@ def _shares_gram(relation: Relation, place: int) -> bool:
 
 
 def multiplied(factor: Floats, numerator: Floats, denominator: Floats, prior: Prior, exponent: float) -> Floats:
-    """Return the factor after one multiplicative step; entries that nothing is known of stay."""
+    """Return the factor after one multiplicative step; entries without known cells do not change."""
     top, bottom = factor * numerator + (prior.shape - 1), factor * (denominator + prior.rate)
     with np.errstate(divide="ignore", invalid="ignore"):
         change = top / bottom
@@ -118,7 +133,7 @@ def multiplied(factor: Floats, numerator: Floats, denominator: Floats, prior: Pr
 
 
 def solved(layout: Layout, factor: Floats, numerator: Floats, gram: Floats, prior: Prior) -> Floats:
-    """Return the factor after some sweeps of coordinate descent on ``1/2 v'Gv - v'b`` over rows ``v >= 0``."""
+    """Return the factor after several sweeps of coordinate descent on ``1/2 v'Gv - v'b`` over rows ``v >= 0``."""
     rows = np.array(layout.rows(factor), order="C")
     linear = np.ascontiguousarray(layout.rows(numerator)) - prior.rate
     diagonal = np.diag(gram)
@@ -136,25 +151,26 @@ def solved(layout: Layout, factor: Floats, numerator: Floats, gram: Floats, prio
 
 @dataclass(frozen=True)
 class CoupledSettings:
-    """What all holders of a run agree on.
+    """Public settings, the same for all holders of a run.
 
     Parameters
     ----------
     rules : mapping of factor to Rule
-        How the shared factors move, from `rules_for` all holders' relations; a holder's own factors need none.
-    prior : Prior
+        How the shared factors are updated, from `rules_for` all holders' relations; a holder's own factors need none.
+    prior : Prior, or mapping of factor to Prior
+        Those of shared factors must be the same at all holders.
     max_iter : int
         Most sweeps.
     tol : float
-        Stop when a sweep lowers the cost by less than this share of it; 0 makes all sweeps.
+        Stop when a sweep lowers the cost by less than this fraction of it; 0 makes all sweeps.
     extrapolate : bool
-        Whether sweeps start ahead.
+        Whether sweeps start from extrapolated factors.
     estimate_dispersion : bool
-        Whether every relation's dispersion is estimated, by its likelihood: twice its mean divergence.
+        Whether every relation's dispersion is estimated by maximum likelihood: twice its mean divergence.
     """
 
     rules: Mapping[str, Rule] = field(default_factory=dict)
-    prior: Prior = FLAT
+    prior: Priors = FLAT
     max_iter: int = 500
     tol: float = 1e-6
     extrapolate: bool = True
@@ -162,7 +178,7 @@ class CoupledSettings:
 
 
 class Holder:
-    """One holder's relations, and who uses which factor."""
+    """One holder's relations, and which of them use which factor."""
 
     def __init__(self, relations: Sequence[Relation], shared: Sequence[str]) -> None:
         self.terms: list[Term] = [term_of(relation) for relation in relations]
@@ -183,31 +199,34 @@ class Holder:
         """Return a relation's factors, in the order of its einsum."""
         return in_order(self.terms[index].relation.factors, factors)
 
-    def said(self, name: str, factors: Factors, losses: list[float | None], rule: Rule) -> dict[str, Floats]:
-        """Return what all relations here say to one factor; note the losses of relations that nothing has moved yet."""
+    def statistics(self, name: str, factors: Factors, losses: list[float | None], rule: Rule) -> dict[str, Floats]:
+        """Return the statistics of one factor, summed over this holder's relations.
+
+        The losses of relations that are still None, because none of their factors was updated yet, are set.
+        """
         top, bottom = np.zeros(factors[name].shape), np.zeros(factors[name].shape)
         gram: Floats | None = None
         for index, place in self.uses[name]:
             term, mine = self.terms[index], self.factors_of(index, factors)
-            found = term.statistics(place, mine, loss=losses[index] is None)
-            losses[index] = found.loss if losses[index] is None else losses[index]
+            part = term.statistics(place, mine, loss=losses[index] is None)
+            losses[index] = part.loss if losses[index] is None else losses[index]
             weight = 1 / self.dispersions[index]
             if rule.solve:
-                part = term.gram(place, mine)
-                assert part is not None
-                gram = part * weight if gram is None else gram + part * weight
-                top += weight * found.numerator
+                more = term.gram(place, mine)
+                assert more is not None
+                gram = more * weight if gram is None else gram + more * weight
+                top += weight * part.numerator
             else:
-                # under Euclid, data below zero pull downwards
-                top += weight * np.maximum(found.numerator, 0)
-                bottom += weight * (found.denominator + np.maximum(-found.numerator, 0))
+                # under Euclid, negative data makes the numerator negative, which then counts in the denominator
+                top += weight * np.maximum(part.numerator, 0)
+                bottom += weight * (part.denominator + np.maximum(-part.numerator, 0))
         if not rule.solve:
             return {"numerator": top, "denominator": bottom}
         width = rule.solve.size(top.shape)[1]
         return {"numerator": top, "gram": np.zeros((width, width)) if gram is None else gram}
 
     def costs(self, losses: Sequence[float | None], *, estimated: bool) -> tuple[Floats, list[float]]:
-        """Return the cost with the dispersions in use and with the best ones, and the best ones."""
+        """Return the cost with the current and with the best dispersions, and the best dispersions."""
         known = [float(loss) for loss in losses if loss is not None]
         counts = [term.n_observed for term in self.terms]
         best = list(self.dispersions)
@@ -231,18 +250,18 @@ def coupled_program(
     Parameters
     ----------
     relations : sequence of Relation
-        This holder's.
+        This holder's relations.
     start : mapping of factor to ndarray
-        Where to start; shared factors must start alike everywhere.
+        The initial factors; those of shared factors must be the same at all holders.
     shared : sequence of str
-        The factors that holders share, in the same order everywhere. The others move first, in order of appearance.
+        The factors that holders share, in the same order at all holders. The others are updated first, in order of appearance.
     settings : CoupledSettings
 
     Returns
     -------
     Program
-        The outcome's public part has each shared factor as ``factor:<name>``, ``loss_curve`` (the cost at every sweep that was
-        kept) and ``loss``; the private part has ``factors`` and ``dispersions``.
+        The outcome's public part has each shared factor as ``factor:<name>``, ``loss_curve`` (the cost at every kept sweep) and
+        ``loss``; the private part has ``factors`` and ``dispersions``.
     """
     holder = Holder(relations, shared)
     rules = {**rules_for(relations, settings.prior), **settings.rules}
@@ -254,7 +273,7 @@ def coupled_program(
         if not np.isfinite(cost[0]):
             raise InvalidInputError("a finite cost", words("NaN or infinity"), "Scale the data, or change the start.")
         if cost[0] > best:
-            if not ahead:  # a sweep without a lead fails by rounding only: there is nothing left to gain
+            if not ahead:  # without extrapolation, the cost rises by rounding only: the fit has converged
                 break
             point, ahead = base, False
             lead.failed()
@@ -270,8 +289,8 @@ def coupled_program(
             break
     losses = [term.loss(holder.factors_of(index, base)) for index, term in enumerate(holder.terms)]
     costs, _ = holder.costs(losses, estimated=settings.estimate_dispersion)
-    total = yield Sum(loss=costs + _own_prior(holder, base, settings))
-    final = float(total.loss[0]) + sum(settings.prior.cost(base[name]) for name in holder.shared)
+    total = yield Sum(loss=costs + _prior_cost(holder.own, base, settings))
+    final = float(total.loss[0]) + _prior_cost(holder.shared, base, settings)
     public = {f"factor:{name}": base[name] for name in holder.shared}
     return Outcome(
         public={**public, "loss_curve": np.array(curve), "loss": final},
@@ -282,39 +301,39 @@ def coupled_program(
 def _sweep(
     holder: Holder, point: Factors, rules: Mapping[str, Rule], settings: CoupledSettings
 ) -> Generator[Sum, Total, tuple[Factors, Floats, list[float]]]:
-    """Move every factor once. Return the factors, the costs at the start of the sweep, and dispersions that fit them."""
+    """Update every factor once. Return the factors, the costs at the start of the sweep, and the dispersions for these costs."""
     factors = dict(point)
     losses: list[float | None] = [None] * len(holder.terms)
     for name in holder.own:
-        found = holder.said(name, factors, losses, rules[name])
-        factors[name] = _moved(factors[name], found, rules[name], settings.prior)
+        statistics = holder.statistics(name, factors, losses, rules[name])
+        factors[name] = _moved(factors[name], statistics, rules[name], prior_of(settings.prior, name))
     total: Total | None = None
     renewed = holder.dispersions
     for name in holder.shared:
-        found = holder.said(name, factors, losses, rules[name])
+        statistics = holder.statistics(name, factors, losses, rules[name])
         if name == holder.shared[-1]:
             costs, renewed = holder.costs(losses, estimated=settings.estimate_dispersion)
-            found["loss"] = costs + _own_prior(holder, point, settings)
-        total = yield Sum(**found)  # type: ignore[arg-type]
-        factors[name] = _moved(factors[name], dict(total), rules[name], settings.prior)
+            statistics["loss"] = costs + _prior_cost(holder.own, point, settings)
+        total = yield Sum(**statistics)  # type: ignore[arg-type]
+        factors[name] = _moved(factors[name], dict(total), rules[name], prior_of(settings.prior, name))
     if total is None:
         costs, renewed = holder.costs(losses, estimated=settings.estimate_dispersion)
-        total = yield Sum(loss=costs + _own_prior(holder, point, settings))
-    return factors, total.loss + sum(settings.prior.cost(point[name]) for name in holder.shared), renewed
+        total = yield Sum(loss=costs + _prior_cost(holder.own, point, settings))
+    return factors, total.loss + _prior_cost(holder.shared, point, settings), renewed
 
 
-def _moved(factor: Floats, found: Mapping[str, Floats], rule: Rule, prior: Prior) -> Floats:
+def _moved(factor: Floats, statistics: Mapping[str, Floats], rule: Rule, prior: Prior) -> Floats:
     if not rule.solve:
-        return multiplied(factor, found["numerator"], found["denominator"], prior, rule.exponent)
-    return solved(rule.solve, factor, found["numerator"], found["gram"], prior)
+        return multiplied(factor, statistics["numerator"], statistics["denominator"], prior, rule.exponent)
+    return solved(rule.solve, factor, statistics["numerator"], statistics["gram"], prior)
 
 
-def _own_prior(holder: Holder, factors: Factors, settings: CoupledSettings) -> float:
-    return sum(settings.prior.cost(factors[name]) for name in holder.own)
+def _prior_cost(names: Sequence[str], factors: Factors, settings: CoupledSettings) -> float:
+    return sum(prior_of(settings.prior, name).cost(factors[name]) for name in names)
 
 
 def _ahead(base: Factors, moved: Factors, share: float, rules: Mapping[str, Rule]) -> Factors:
-    """Go on in the way that the factors moved: by differences where they are solved, by quotients where they are multiplied."""
+    """Extrapolate the factors: by differences if they are solved, by quotients if they are multiplied."""
     ahead = {}
     for name, factor in moved.items():
         if rules[name].solve:
@@ -322,6 +341,6 @@ def _ahead(base: Factors, moved: Factors, share: float, rules: Mapping[str, Rule
         else:
             with np.errstate(divide="ignore", invalid="ignore"):
                 change = factor / base[name]
-            change = np.where(np.isfinite(change), np.clip(change, 0.1, 10), 1.0)
+            change = np.where(np.isfinite(change), np.clip(change, LEAST_CHANGE, MOST_CHANGE), 1.0)
             ahead[name] = factor * change**share
     return ahead

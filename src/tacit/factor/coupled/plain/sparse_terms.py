@@ -1,8 +1,8 @@
-"""A list of cells with values, and what it says to each factor: work proportional to the number of stored cells.
+"""Sums over a list of stored cells for the update of each factor; the work is proportional to the number of cells.
 
-For CP models of any order the loops are compiled. All factors stand in one array, one above the other, so that one loop
-serves every order: a cell is a row number for each axis. The cells are sorted by the axis whose factor is updated, so rows
-do not depend on each other and can be divided among threads, and the sums of a row do not depend on how.
+For CP models of any order the loops are compiled. All factors are stacked in one array, so that the same loop serves every
+order: a cell is a row number for each axis. The cells are sorted by the axis whose factor is updated. So rows are independent
+and can be divided among threads, and the sums of a row do not depend on this division.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import Undisclosed
+from tacit.factor.arrays import Floats
 from tacit.factor.coupled.cells import Coords
-from tacit.factor.coupled.divergence import LEAST, Floats
+from tacit.factor.coupled.divergence import LEAST
 from tacit.factor.coupled.einsum import Layout, Spec
 from tacit.factor.coupled.predict import blocks, cell_letter, gathered, reconstruct_at
 from tacit.factor.kernels import parallel_for
@@ -25,7 +26,7 @@ from tacit.factor.small_solves import fused
 
 @fused
 def sort_cells(index: NDArray[np.int32], n_rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where each row's cells end up, and the cells in the order of their rows (a counting sort, stable)."""
+    """Return where the cells of each row end, and the cells in the order of their rows (a stable counting sort)."""
     ends = np.zeros(n_rows + 1, np.int64)
     for cell in range(index.size):
         ends[index[cell] + 1] += 1
@@ -66,11 +67,11 @@ def spread_rows(
     start: int,
     stop: int,
 ) -> None:
-    """Add up, for rows of one factor, what their cells say.
+    """Add up the terms of the cells of each row of one factor.
 
     With the product v of the other factors' rows and the mean m = sum(own * v): `numerator` gets ``x m**-p v``,
-    `denominator` (if it has rows) ``m**(1 - p) v``, and `losses` (if it has any) each row's ``x log m`` for p = 1,
-    ``x m`` for p = 0: what depends on the stored cells alone.
+    `denominator` (if it has rows) ``m**(1 - p) v``, and `losses` (if it has any) the part of the loss of stored cells: each
+    row's ``x log m`` for p = 1, ``x m`` for p = 0.
     """
     rank = own.shape[1]
     product = np.empty(rank)
@@ -108,7 +109,7 @@ def spread_rows(
 
 @fused
 def means_of(cells: NDArray[np.int32], stacked: Floats, means: Floats, start: int, stop: int) -> None:
-    """Set `means` to the model's means of the cells, each a row number for every axis."""
+    """Set `means` to the model's means of the cells, which are given by a row number for every axis."""
     rank = stacked.shape[1]
     for cell in range(start, stop):
         mean = 0.0
@@ -122,7 +123,7 @@ def means_of(cells: NDArray[np.int32], stacked: Floats, means: Floats, start: in
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Sorted(Undisclosed):
-    """The cells in the order of one factor's rows: those of row i are from ``ends[i]`` up to ``ends[i + 1]``."""
+    """The cells in the order of one factor's rows; the cells of row i are from ``ends[i]`` up to ``ends[i + 1]``."""
 
     ends: NDArray[np.int64]
     cells: Coords
@@ -168,7 +169,7 @@ class ListedCells:
     ) -> tuple[Floats, Floats | None, float]:
         """Return the sums over the cells of ``x m**-p`` and ``m**(1 - p)`` times the gradient of the mean m by one factor.
 
-        The third is the sum of ``x log m`` (p = 1) or ``x m`` (p = 0), if asked for; 0 otherwise.
+        The third is the sum of ``x log m`` (p = 1) or ``x m`` (p = 0) with `loss`, and 0 without.
         """
         if self.spec.is_cp:
             return self._spread_cp(place, factors, power, denominator, loss)
@@ -197,7 +198,7 @@ class ListedCells:
         return layout.back(top, shape), below, float(losses.sum())
 
     def _stacked(self, factors: tuple[Floats, ...]) -> tuple[Floats, NDArray[np.int32]]:
-        """Return all factors one above the other, in the order of the axes, a row of ones below, and where each begins."""
+        """Return all factors stacked in the order of the axes, with a last row of ones, and the first row of each."""
         parts: list[Floats] = [np.empty((0, 0))] * len(factors)
         for place, axis in enumerate(self._axes):
             parts[axis] = Layout.of(self.spec, place).rows(factors[place])
@@ -230,7 +231,7 @@ class ListedCells:
                 if not len(total):
                     continue
                 left, arrays = [*groups[:place], *groups[place + 1 :], new], [*operands[:place], *operands[place + 1 :]]
-                # a letter that this factor alone has: its entries all get the same
+                # a letter that only this factor has: all entries along it get the same
                 free = [letter for letter in summed if letter not in "".join(left)]
                 arrays = [*arrays, weight, *(np.ones(sizes[letter]) for letter in free)]
                 terms = np.einsum(f"{','.join([*left, *free])}->{new}{summed}", *arrays, optimize=True)
@@ -239,7 +240,7 @@ class ListedCells:
         return layout.back(top, shape), below, lost
 
     def _by_rows(self, place: int) -> _Sorted:
-        """Return the cells sorted by the row of the factor at `place` to which they belong; made once."""
+        """Return the cells sorted by their row of the factor at `place`; sorted once and kept."""
         if place not in self._sorted:
             letters = self.spec.data_letters(place)
             row, n_rows = np.zeros(len(self), np.int32), 1

@@ -11,23 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, kind_of, parameter, words
-from tacit.factor.coupled.divergence import Floats
+from tacit.factor.arrays import Floats
 from tacit.factor.coupled.relation import Relation
 
 
 def random_start(
-    relations: Sequence[Relation], shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator
+    scales: Mapping[str, float], shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator
 ) -> dict[str, Floats]:
-    """Return positive factors whose products have about the size of the data; they depend on the data by its mean only."""
-    sizes = start_sizes(relations, shapes)
-    return {
-        name: float(np.exp(np.mean(np.log(sizes[name])))) * (0.2 + 1.6 * rng.random(shape))
-        for name, shape in shapes.items()
-    }
+    """Return positive factors whose products have about the mean of the data; they depend on the data by its mean only."""
+    return {name: scales[name] * random_entries(shape, rng) for name, shape in shapes.items()}
+
+
+def start_scales(relations: Sequence[Relation], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, float]:
+    """Return the size of entries of every factor with which products have about the mean of the data."""
+    return {name: float(np.exp(np.mean(np.log(sizes)))) for name, sizes in start_sizes(relations, shapes).items()}
+
+
+def random_entries(shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """Return uniform entries with mean 1, between 0.2 and 1.8, so that none is close to zero. Set by hand."""
+    return np.asarray(0.2 + 1.6 * rng.random(shape))
 
 
 def start_sizes(relations: Sequence[Relation], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, list[float]]:
-    """Return for every factor the sizes of entries that its relations suggest, one a relation."""
+    """Return, for every factor, the scale of entries that fits the mean of each of its relations."""
     sizes: dict[str, list[float]] = {name: [] for name in shapes}
     for relation in relations:
         mean = abs(float(relation.stored()[1].sum())) / relation.n_observed
@@ -45,7 +51,7 @@ def start_sizes(relations: Sequence[Relation], shapes: Mapping[str, tuple[int, .
 
 
 def given_start(given: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:
-    """Return a user's start, checked."""
+    """Check and return a start that the user gave."""
     start = {}
     for name, shape in shapes.items():
         if name not in given:
@@ -82,19 +88,19 @@ def has_cells(relation: Relation, axis: int) -> NDArray[np.bool_]:
 
 
 def unknown_entities(relations: Sequence[Relation]) -> dict[str, NDArray[np.bool_]]:
-    """Return which entities have no known cell in any relation, for factors with one entity a row and such entities."""
+    """Return which entities have no known cell in any relation, for factors with one entity per row that have such entities."""
     seen: dict[str, NDArray[np.bool_]] = {}
     for relation in relations:
         for place, name in enumerate(relation.factors):
             letters = relation.spec.data_letters(place)
             if len(letters) == 1:
-                found = has_cells(relation, relation.spec.output.index(letters))
-                seen[name] = found | seen.get(name, np.zeros(len(found), bool))
-    return {name: ~found for name, found in seen.items() if not found.all()}
+                known = has_cells(relation, relation.spec.output.index(letters))
+                seen[name] = known | seen.get(name, np.zeros(len(known), bool))
+    return {name: ~known for name, known in seen.items() if not known.all()}
 
 
 def warn_about_relations(relations: Sequence[Relation], unknown: Mapping[str, NDArray[np.bool_]]) -> None:
-    """Warn of entities that nothing is known of, and of relations that share nothing."""
+    """Warn about entities without known cells, and about relations without common factors."""
     for name in unknown:
         warnings.warn(
             f"some entities of {name!r} have no known cell in any relation: they get the mean of the others",
@@ -115,7 +121,7 @@ def warn_about_relations(relations: Sequence[Relation], unknown: Mapping[str, ND
 def filled_in(
     factors: Mapping[str, Floats], unknown: Mapping[str, NDArray[np.bool_]], relations: Sequence[Relation]
 ) -> dict[str, Floats]:
-    """Return the factors with entities that nothing is known of set to the mean of the others."""
+    """Return the factors with the rows of unknown entities set to the mean of the others."""
     result = dict(factors)
     for name, missing in unknown.items():
         relation = next(relation for relation in relations if name in relation.factors)
@@ -127,20 +133,33 @@ def filled_in(
     return result
 
 
+def starts_filled_in(
+    arrays: Mapping[str, Floats], unknown: Mapping[str, NDArray[np.bool_]], relations: Sequence[Relation]
+) -> dict[str, Floats]:
+    """Return named arrays with the factors of every start, ``starts:<factor>``, filled in as by `filled_in`."""
+    result = dict(arrays)
+    for name, missing in unknown.items():
+        starts = result.get(f"starts:{name}", ())
+        each = [filled_in({name: factor}, {name: missing}, relations)[name] for factor in starts]
+        if each:
+            result[f"starts:{name}"] = np.stack(each)
+    return result
+
+
 def checked_relations(relations: Any) -> list[Relation]:
-    """Return the relations as a list of different names."""
-    found = [relations] if isinstance(relations, Relation) else list(relations)
-    if not found:
+    """Return the relations as a list; raise if two have the same name."""
+    checked = [relations] if isinstance(relations, Relation) else list(relations)
+    if not checked:
         raise InvalidInputError("at least one relation", words("none"), "Give a list of tacit.Relation.")
-    for relation in found:
+    for relation in checked:
         if not isinstance(relation, Relation):
             raise InvalidInputError(
                 "relations", kind_of(relation), "Wrap the data: tacit.Relation(data, einsum, factors)."
             )
-    names = [relation.name for relation in found]
+    names = [relation.name for relation in checked]
     for name in names:
         if names.count(name) > 1:
             raise InvalidInputError(
-                "a different name for every relation", words(f"{name!r} twice"), "Give name= to tell them apart."
+                "a different name for every relation", words(f"{name!r} twice"), "Give them different names with name=."
             )
-    return found
+    return checked

@@ -1,4 +1,4 @@
-"""A relation in a sweep: what it says to each factor, and the cost of its misfit; sparse, dense and masked relations."""
+"""A relation in a sweep: its statistics for the update of each factor, and its loss; for sparse, dense and masked relations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.errors import Undisclosed
-from tacit.factor.coupled.divergence import LEAST, Floats, divergence
+from tacit.factor.arrays import Floats
+from tacit.factor.coupled.divergence import LEAST, divergence
 from tacit.factor.coupled.einsum import Layout, Spec
 from tacit.factor.coupled.plain.sparse_terms import ListedCells
 from tacit.factor.coupled.predict import (
@@ -22,21 +23,22 @@ from tacit.factor.coupled.predict import (
 from tacit.factor.coupled.relation import Relation
 
 ROUNDING = 1e-11
-"""A difference below this share of what it was taken from is nothing but rounding."""
+"""A difference below this fraction of its minuend counts as zero: it is rounding."""
 SPARSE_ENOUGH = 0.1
-"""Dense data with a smaller share of non-zeros is handled by its non-zeros, where its divergence allows it."""
+"""Dense data with a smaller fraction of non-zeros is handled in sparse form, if its divergence allows it. Set by hand; it
+affects speed only."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FactorStatistics(Undisclosed):
-    """What a relation says to one factor, before its update.
+    """A relation's statistics for the update of one factor.
 
     Parameters
     ----------
     numerator, denominator : ndarray of the factor's shape
         The gradient of the cost by the factor is the difference: denominator minus numerator.
     loss : float or None
-        The divergence of the whole relation, at the factors given.
+        The divergence of the whole relation, at the given factors.
     """
 
     numerator: Floats
@@ -56,7 +58,7 @@ class Term(ABC):
 
     @abstractmethod
     def statistics(self, place: int, factors: tuple[Floats, ...], *, loss: bool = False) -> FactorStatistics:
-        """Return what the relation says to the factor at `place`."""
+        """Return the statistics for the factor at `place`."""
 
     @abstractmethod
     def loss(self, factors: tuple[Floats, ...]) -> float:
@@ -79,7 +81,7 @@ class Term(ABC):
         """Return the sum of all known cells' means."""
 
     def gram(self, place: int, factors: tuple[Floats, ...]) -> Floats | None:
-        """Return the Gram matrix that all rows of a factor share under Euclid; None where they do not share one."""
+        """Return the Gram matrix that all rows of a factor share under Euclid; None if they do not share one."""
         return None
 
 
@@ -120,9 +122,9 @@ class StoredTerm(Term):
 
 
 class ZerosTerm(Term):
-    """A sparse relation whose other cells are zeros, but for some that are unknown; Euclid or Kullback-Leibler.
+    """A sparse relation whose other cells are zeros, except for some that are unknown; Euclid or Kullback-Leibler.
 
-    What the zeros say is what all cells would say as zeros, by column sums and Grams, less what the unknown ones would.
+    The terms of the zeros are those of all cells, by column sums and Gram matrices, minus those of the unknown cells.
     """
 
     def __init__(self, relation: Relation) -> None:
@@ -261,7 +263,7 @@ class DenseTerm(Term):
 
 
 class MaskedCountsTerm(ZerosTerm):
-    """A dense relation with a mask and few non-zeros, under Kullback-Leibler: only the mask is gone through as an array."""
+    """A dense relation with a mask and few non-zeros, under Kullback-Leibler: only the mask is used as a dense array."""
 
     def __init__(self, relation: Relation) -> None:
         assert relation.mask is not None
@@ -283,10 +285,10 @@ class MaskedCountsTerm(ZerosTerm):
 
 
 class PartialProducts:
-    """Products of one array with all factors but one, for factors that change one after the other.
+    """Products of one array with all factors except one, for factors that are updated one after another.
 
-    In a CP model the array is first multiplied by the factor of its first or last axis. That product, the costly part, is
-    kept and serves the factors between until that factor changes: a sweep reads the array twice, not once a factor.
+    In a CP model the array is first multiplied by the factor of its first or last axis. This product is the expensive part. It
+    is kept and reused until that factor changes, so a sweep reads the array twice instead of once per factor.
     """
 
     def __init__(self, spec: Spec, x: Floats) -> None:
@@ -294,7 +296,7 @@ class PartialProducts:
         self._kept: dict[int, tuple[Floats, Floats]] = {}
 
     def with_factors(self, place: int, factors: tuple[Floats, ...]) -> Floats:
-        """Return the einsum of the array and all factors but the one at `place`, with that factor's letters."""
+        """Return the einsum of the array and all factors except the one at `place`, with that factor's letters."""
         spec = self.spec
         if not spec.is_cp or len(spec.output) < 3:
             return weighted_sum(spec, self.x, factors, place)
@@ -338,7 +340,7 @@ def weighted_sum(spec: Spec, weights: Floats, factors: tuple[Floats, ...], place
 
 
 def term_of(relation: Relation) -> Term:
-    """Return the relation in the form that costs least."""
+    """Return the relation in the form that is expected to be fastest."""
     if relation.dense is None:
         return StoredTerm(relation) if relation.stored_only else ZerosTerm(relation)
     if np.count_nonzero(relation.dense) < SPARSE_ENOUGH * relation.dense.size:

@@ -7,8 +7,8 @@ The posterior of every entry is approximated by its own Gamma distribution with 
 .. math:: C_d = A_d + L_d \circ \Delta_d(X / \hat X_L), \qquad D_d = \big(A_d / B_d + \Delta_d(1)\big)^{-1},
 
 where E = C D is the mean of an entry, L the exponential of the mean of its logarithm, :math:`\hat X_L` the model at L, and
-:math:`\Delta_d(1)` is formed from the means of the other factors. Each step maximises the evidence lower bound over one
-distribution, so the bound never falls; so does the adaptation of A and B (one pair a factor, or one a component).
+:math:`\Delta_d(1)` is computed from the means of the other factors. Each step maximises the evidence lower bound over one
+distribution, and so does the adaptation of A and B (one pair per factor, or per component). So the bound never falls.
 
 References
 ----------
@@ -25,25 +25,25 @@ from scipy.special import digamma, gammaln, polygamma
 
 from tacit.channel import Outcome, Program, Sum, Total
 from tacit.errors import InvalidInputError, words
-from tacit.factor.coupled.divergence import Floats
+from tacit.factor.arrays import Floats
 from tacit.factor.coupled.plain.program import Holder
 from tacit.factor.coupled.relation import Relation
 
 
 @dataclass(frozen=True)
 class BayesSettings:
-    """What all holders of a run agree on.
+    """Public settings, the same for all holders of a run.
 
     Parameters
     ----------
     shape, mean : float
-        A and B of the prior to start from.
+        Initial A and B of the prior.
     adapt : {"factor", "component", "no"}
-        Whether A and B are fitted, once for a whole factor or for every component (index of its last axis).
+        Whether A and B are fitted, per factor or per component (index of its last axis).
     settle : int
-        Sweeps before they are.
+        Number of sweeps before the first adaptation.
     max_iter, tol
-        As for point estimates, by the evidence lower bound.
+        As for point estimates, with the evidence lower bound as cost.
     """
 
     shape: float = 0.5
@@ -82,7 +82,7 @@ class Posterior:
         return float((prior + entropy).sum())
 
     def adapted(self, by: str) -> Posterior:
-        """Return the same with the prior that fits it best."""
+        """Return the same posterior with the prior that fits it best."""
         axes = tuple(range(self.shape.ndim - (by == "component")))
         mean = self.mean.mean(axis=axes, keepdims=True)
         log_mean = (digamma(self.shape) + np.log(self.scale)).mean(axis=axes, keepdims=True)
@@ -92,7 +92,7 @@ class Posterior:
 
 
 def fitted_shape(gap: Floats) -> Floats:
-    """Return a with ``log(a) - digamma(a) = gap``: the shape of a Gamma distribution by its log mean less its mean log."""
+    """Return a with ``log(a) - digamma(a) = gap``: the shape of a Gamma distribution from its log mean minus its mean log."""
     gap = np.maximum(gap, 1e-10)
     shape = (3 - gap + np.sqrt((gap - 3) ** 2 + 24 * gap)) / (12 * gap)
     for _ in range(20):
@@ -142,7 +142,7 @@ def _first(start: Floats, settings: BayesSettings) -> Posterior:
 
 
 def _sweep(holder: Holder, posteriors: dict[str, Posterior], adapt: str) -> Generator[Sum, Total, float]:
-    """Renew every factor's posterior once; return the evidence lower bound after it."""
+    """Update every factor's posterior once; return the evidence lower bound after it."""
     means = {name: posterior.mean for name, posterior in posteriors.items()}
     logs = {name: posterior.geometric_mean for name, posterior in posteriors.items()}
     for name in [*holder.own, *holder.shared]:

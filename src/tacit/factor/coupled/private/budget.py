@@ -1,48 +1,84 @@
-"""How the noisy moments divide a budget: from sizes, parameters and the expected noise, all public, before the first sum."""
+"""How the noisy moments divide a budget: computed before the first sum, from sizes, parameters and the planned noise only.
+
+All inputs are public, so the decisions cost no privacy. MOST_MEAN_BLUR was chosen on the tables of
+docs/results/private_coupled.md; the weights of the mean, MOST_EDGE and MOST_BLUR were chosen with the first of the three
+MovieLens splits there; the other constants were set by hand.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tacit.channel import Split, Step
-from tacit.factor.noisy_moments.constants import FIRST, REGRESSIONS, SECOND
+from tacit.factor.noisy_moments.constants import FIRST, REGRESSION_FRACTIONS, REGRESSIONS, SECOND
+from tacit.factor.noisy_moments.symmetric import semicircle_edge
 
-REGRESSION_FRACTIONS = {"rows": 0.94, "grams": 0.04, "activity": 0.02}
 MEAN_ERROR, LEAST_MEAN_WEIGHT, MOST_MEAN_WEIGHT = 0.02, 0.005, 0.8
-"""The mean gets what it takes to know it to this, on a scale from -1 to 1, within limits."""
+"""The mean gets the weight that makes its standard error this small, on a scale from -1 to 1, within these limits."""
 MOST_MEAN_BLUR = 0.1
-"""If the whole budget tells the mean no better than this, nothing finer is asked for."""
+"""If the whole budget gives the mean a larger standard error than this, only the mean is released."""
 MEAN_VARIANCE = 0.05
-"""Of the mean around the middle of the range, which is at 0."""
+"""Prior variance of the mean around 0, the middle of the range."""
 MOST_EDGE = 0.03
-"""A second moment is asked for only if the edge of its noise lies below this share of the entities."""
+"""A second moment is released only if the edge of its noise is below this fraction of the number of entities."""
 MOST_BLUR = 0.15
-"""Regressions are made only if the noise of their averages lies below this share of the entities."""
+"""Regressions are made only if the noise of their averages is below this fraction of the number of entities."""
 OWN = 0.25
-"""Share of the budget of the entities' own factors, where these are released."""
+"""Fraction of the budget (without that of the mean) for the entities' own factors, if these are released."""
+
+
+@dataclass(frozen=True)
+class Sites:
+    """What follows from the relations of all sites; public.
+
+    Attributes
+    ----------
+    rows, lead, all : float
+        How many times its bound at one site a unit can move a sum over all sites (`Problem.repeats`): a sum over the rows of
+        all factors, one over those of the lead, and one to whose numbers all sites add.
+    fractions : mapping of factor to float
+        The fraction of the listed entities that are at sites with the factor; 1 for those that are not named.
+    most_factors : int or None
+        The largest number of factors of one relation; None for that of the only relation.
+    lead_entities : slices of the protected entities' rows, or None
+        Those of the sites that have the lead; None for all rows.
+    """
+
+    rows: float = 1.0
+    lead: float = 1.0
+    all: float = 1.0
+    fractions: Mapping[str, float] = field(default_factory=dict)
+    most_factors: int | None = None
+    lead_entities: tuple[slice, ...] | None = None
+
+
+ONE_SITE = Sites()
 
 
 @dataclass(frozen=True)
 class CoupledMomentSettings:
-    """What all holders agree on.
+    """Public settings, the same for all holders.
 
     Attributes
     ----------
     rank : int
-        At most so many factors.
+        Maximum number of factors.
     rounds : int
         Number of regressions.
     max_columns : int
-        At most so many rows of the largest factor enter the second moment.
+        Maximum number of rows of the largest factor in the second moment.
     lead : str or None
         The shared factor with the most rows; None if none is shared.
     release_own : bool
         Whether the protected entities' factors are released.
     planned_noise : float
-        The noise multiplier of one sum with the whole budget; public. The split is decided by it, before the plan.
+        The noise multiplier of one sum with the whole budget; public. The split depends on it, and is made before the plan.
     n_listed : int
-        Number of units to expect, as far as it is public.
+        Expected number of units, from public knowledge.
+    sites : Sites, optional
+        What follows from the relations of all sites; if not given, there is one.
     """
 
     rank: int
@@ -52,48 +88,50 @@ class CoupledMomentSettings:
     release_own: bool
     planned_noise: float
     n_listed: int
+    sites: Sites = ONE_SITE
 
     @property
     def mean_blur(self) -> float:
-        """The noise in the mean, were the whole budget spent on it. Like all that follows from it, this is public."""
+        """Standard error of the mean, if the whole budget were spent on it."""
         return self.planned_noise * math.sqrt(2) / self.n_listed
 
     @property
     def only_the_mean(self) -> bool:
-        """Whether noise would drown all but the mean; then the model is a constant."""
+        """Whether the noise allows no more than the mean; the model is then a constant."""
         return self.mean_blur > MOST_MEAN_BLUR
 
     @property
     def mean_weight(self) -> float:
-        """The share of the budget of the mean: what it takes to know it well, within limits."""
+        """Fraction of the budget for the mean."""
         if self.only_the_mean:
             return 1.0
         return min(max((self.mean_blur / MEAN_ERROR) ** 2, LEAST_MEAN_WEIGHT), MOST_MEAN_WEIGHT)
 
     @property
     def left(self) -> float:
-        """The share of the budget that is neither the mean's nor the own factors'."""
+        """Fraction of the budget that is left for the moments."""
         return (1 - self.mean_weight) * (1 - OWN if self.release_own else 1.0)
 
     @property
     def own_weight(self) -> float:
-        """The share of the budget of the entities' own factors."""
+        """Fraction of the budget for the entities' own factors."""
         return (1 - self.mean_weight) * OWN if self.release_own else 0.0
 
-    def worth_a_second_moment(self, entities: int, bound: float, share: float) -> bool:
-        """Whether a direction could rise above the noise of a second moment; if not, its budget goes elsewhere."""
-        edge = math.sqrt(2 * self.max_columns) * self.planned_noise * bound / math.sqrt(share)
+    def worth_a_second_moment(self, entities: int, bound: float, weight: float) -> bool:
+        """Whether a direction could exceed the noise of a second moment; if not, the other sums get its budget."""
+        edge = semicircle_edge(self.planned_noise * bound / math.sqrt(weight), self.max_columns)
         return self.lead is not None and self.rank > 0 and edge <= MOST_EDGE * entities
 
     @property
     def split(self) -> Split:
-        """How the sums divide the budget; what noise would drown is left out, and its part goes to the others."""
+        """How the sums divide the budget. Sums that would be all noise are left out, and the others get their parts."""
         if self.only_the_mean:
             return Split(mean=1.0)
         parts = {"first": FIRST}
         if self.worth_a_second_moment(self.n_listed, 1.0, SECOND):
             parts["second"] = SECOND
-        blur = 4 * self.planned_noise / math.sqrt(REGRESSIONS / self.rounds * REGRESSION_FRACTIONS["grams"])
+        # 4 is the bound of a Gram matrix of size 1, see `user_moments`
+        blur = 4 * self.planned_noise / math.sqrt(REGRESSIONS / self.rounds * REGRESSION_FRACTIONS["gram"])
         if blur <= MOST_BLUR * self.n_listed:
             parts["regressions"] = REGRESSIONS
         steps: dict[str, float | Step] = {name: self.left * part / sum(parts.values()) for name, part in parts.items()}

@@ -1,16 +1,19 @@
-r"""Coupled factorisation from noisy moments, where a unit is one cell: that it is known, and its value.
+r"""Coupled factorisation from noisy moments, where a unit is one cell: its presence and its value.
 
-Here even a protected entity's own factors may not feed what leaves, unless they are noised: they mix several cells. So
+A protected entity's own factors depend on several cells. So here they may not influence a sum unless they are noised
+themselves. The sums are
 
-1. *Counts* of the cells of every row of every factor, the protected entities' included, and the mean.
-2. *Biases*, factor by factor: sums of the residuals from what is known so far, shrunk by the noise that is known.
-3. *Second moment* of the entities' residuals over the most common rows of the largest factor. An entity's vector v is projected
-   onto the ball of radius R, :math:`a = v/\max(\|v\|, R)`. Projections do not stretch, so a cell whose residual is cut off
-   at c moves a by at most :math:`c/R`. With :math:`aa^\top - bb^\top = \frac12((a+b)(a-b)^\top + (a-b)(a+b)^\top)` and
-   :math:`\|a\|, \|b\| \le 1`, it moves :math:`aa^\top` by at most :math:`\|a+b\|\,\|a-b\| \le 2c/R`; and no two such
-   products are farther apart than :math:`\sqrt2`. A cell that is replaced by one of another entity moves two of them.
-4. With ``protect="user"``, the entities' own factors: sums of residuals times the rows' factors, divided by what the counts
-   say of their Gram matrix. Otherwise each site solves them from its own data, and keeps them.
+1. *Counts* of the cells of every row of every factor, those of the protected entities included, and the mean.
+2. *Biases*, one factor after another: sums of the residuals of the current model, shrunk by the noise in them.
+3. *Second moment* of the entities' residuals over the most common rows of the largest factor. An entity's vector v is
+   projected onto the ball of radius R and divided by R, :math:`a = v/\max(\|v\|, R)`. Projections do not increase distances,
+   so one cell, whose residual is clipped to c, changes a by at most :math:`c/R`. With
+   :math:`aa^\top - bb^\top = \frac12((a+b)(a-b)^\top + (a-b)(a+b)^\top)` and :math:`\|a\|, \|b\| \le 1`, the cell changes
+   :math:`aa^\top` by at most :math:`\|a+b\|\,\|a-b\| \le 2c/R`. Also, the distance of two such products is at most
+   :math:`\sqrt2`. Replacing a cell by a cell of another entity changes two products.
+   Sites may have different relations: each cell is at one site, so that its bounds are those of its own relation.
+4. With ``protect="user"``, the entities' own factors: sums of residuals times the rows' factors, solved with a Gram matrix
+   that is estimated from the counts. Otherwise each site solves them from its own data, and keeps them.
 """
 
 from __future__ import annotations
@@ -20,44 +23,53 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from numpy.typing import NDArray
 
 from tacit.channel import Bound, Outcome, Program, Split, Step, Sum
+from tacit.factor.arrays import Floats
+from tacit.factor.coupled.cells import added
 from tacit.factor.coupled.private.budget import MEAN_VARIANCE, CoupledMomentSettings
 from tacit.factor.coupled.private.fixed_factors import FixedFactors, constant
-from tacit.factor.coupled.private.unit_cells import UnitCells, added
+from tacit.factor.coupled.private.unit_cells import UnitCells
 from tacit.factor.noisy_moments.constants import (
     BIAS_VARIANCE,
     CO_RATING,
-    CUT,
-    ENTITY_BIAS,
-    NOISE,
     POPULARITY_BINS,
+    RESIDUAL_CLIP,
     TINY,
+    UNIT_BIAS_VARIANCE,
+    VALUE_VARIANCE,
 )
 from tacit.factor.noisy_moments.posterior import loadings
+from tacit.factor.noisy_moments.second_moment import second_moment
 from tacit.factor.noisy_moments.shrinkage import shrunk_biases, shrunk_mean
-from tacit.factor.noisy_moments.symmetric import Floats, pack, unpack
+from tacit.factor.noisy_moments.symmetric import pack, unpack
 
 COUNTS, ENTITIES, BIASES, SECOND, OWN = 0.12, 0.13, 0.35, 0.40, 0.35
-"""Parts of the budget; the last is taken off the others where the entities' own factors are released."""
+"""Fractions of the budget (without that of the mean) for the counts, the entities' biases, the other biases, the second
+moment, and the entities' own factors; the last is subtracted from the others if own factors are released. Chosen with the
+first of the three MovieLens splits of docs/results/private_coupled.md."""
 LONGEST = 1.5
-"""Regressors of the own factors are shortened to this."""
+"""Regressors of the own factors are clipped to this norm. Set by hand: a larger norm clips fewer cells and adds noise."""
 CELLS_PER_ENTITY = 10
-"""A public guess, for choosing how the budget is divided."""
+"""A public guess of the number of cells per entity, for the division of the budget. Set by hand."""
+USUAL_RADIUS = 3.0
+"""A public guess of R, for the same purpose. Set by hand."""
+LEAST_FRACTION = 0.01
+"""Least fraction of an entity's cells that counts as being at popular rows. Set by hand, so that R is positive."""
 
 
 def cell_split(settings: CoupledMomentSettings, n_factors: int) -> Split:
     """Return how the sums divide the budget.
 
-    `n_factors` counts all factors but the protected entity's, whose biases are one sum each.
+    `n_factors` counts all factors except the protected entity's. The biases of each are one sum.
     """
     if settings.only_the_mean:
         return Split(mean=1.0)
     rest = 1 - settings.mean_weight
     left = rest * (1 - OWN if settings.release_own else 1.0)
-    # entities have about ten cells, as far as anyone may know; the bound is that of a radius of about 3
-    has_second = settings.worth_a_second_moment(settings.n_listed // CELLS_PER_ENTITY, 2 * CUT / 3, SECOND)
+    bound = 2 * RESIDUAL_CLIP / USUAL_RADIUS
+    has_second = settings.worth_a_second_moment(settings.n_listed // CELLS_PER_ENTITY, bound, SECOND)
     biases = BIASES if has_second else BIASES + SECOND
     steps: dict[str, float | Step] = {
         "mean": settings.mean_weight,
@@ -72,11 +84,11 @@ def cell_split(settings: CoupledMomentSettings, n_factors: int) -> Split:
     return Split(**steps)
 
 
-def entries_program(
+def cells_program(
     cells: UnitCells, settings: CoupledMomentSettings, features: Mapping[str, Floats], entity: str
 ) -> Program:
     """One holder's view; parameters as for `tacit.factor.coupled.private.user_moments.moments_program`."""
-    names = [name for name in cells.rows if name != entity]
+    names = [name for name in cells.sizes if name != entity]
     split = cell_split(settings, len(names))
 
     level = yield Sum(
@@ -92,9 +104,13 @@ def entries_program(
         return constant(mean, cells, entity, settings)
 
     everything = [entity, *names]
-    counted = [added(cells.rows[name], np.ones(len(cells.values)), cells.sizes[name]) for name in everything]
-    # a cell adds 1 to one row of every factor; two cells have at most all of these rows different
-    longest = math.sqrt(len(everything))
+    ones = np.ones(len(cells.values))
+    counted = [
+        added(cells.rows[name], ones, cells.sizes[name]) if name in cells.rows else np.zeros(cells.sizes[name])
+        for name in everything
+    ]
+    # a cell adds 1 to one row of every factor of its relation; two cells differ in at most all of these rows
+    longest = math.sqrt(settings.sites.most_factors or len(everything))
     total = yield Sum(
         counts=np.concatenate(counted),
         bound=Bound(longest, change=math.sqrt(2) * longest),
@@ -107,37 +123,52 @@ def entries_program(
     rows = {name: np.zeros((cells.sizes[name], 1)) for name in everything}
     for place, name in enumerate(everything):
         step = split["entities" if place == 0 else "biases"]
-        residuals = cells.values - mean - sum(rows[other][cells.rows[other], 0] for other in everything)
-        answer = yield _sum_of(cells, name, residuals[:, None], CUT, step)
+        residuals = cells.values - mean - sum(rows[other][cells.rows[other], 0] for other in cells.rows)
+        sums = yield _sum_of(cells, name, residuals[:, None], RESIDUAL_CLIP, step)
         counts[name], rows[name][:, 0] = shrunk_biases(
             counts[name],
-            answer.sums[:, 0],
+            sums.sums[:, 0],
             count_noise=total.noise["counts"],
-            sum_noise=answer.noise["sums"],
-            variance=ENTITY_BIAS if name == entity else BIAS_VARIANCE,
-            value_noise=NOISE,
+            sum_noise=sums.noise["sums"],
+            variance=UNIT_BIAS_VARIANCE if name == entity else BIAS_VARIANCE,
+            value_noise=VALUE_VARIANCE,
             features=features.get(name),
             bins=1 if name == entity else POPULARITY_BINS,
         )
 
-    side = FixedFactors(mean, {name: rows[name] for name in names}, NOISE)
+    fixed = FixedFactors(mean, {name: rows[name] for name in names}, VALUE_VARIANCE)
     if "second" in split:
         assert settings.lead is not None
         lead, size = settings.lead, min(settings.max_columns, cells.sizes[settings.lead])
         popular = np.sort(np.argsort(-counts[lead], kind="stable")[:size])
-        # how many of an entity's cells lie at popular rows, as far as the noisy counts tell
-        share = float(np.clip(counts[lead][popular].sum() / counts[lead].sum(), 0.01, 1.0))
-        common = np.maximum(counts[entity], 1.0) * share
-        radius = math.sqrt(max(float(np.median(common)), 1.0) * NOISE)
-        outer = _second_moment_of_cells(cells, side, rows[entity][:, 0], lead, popular, radius, entity)
+        # n_u, the number of an entity's cells at popular rows, estimated from the noisy counts
+        fraction = float(np.clip(counts[lead][popular].sum() / counts[lead].sum(), LEAST_FRACTION, 1.0))
+        at_lead, share = _with_lead(settings, counts, entity)
+        at_popular = np.maximum(counts[entity][at_lead], 1.0) * fraction * share
+        radius = math.sqrt(max(float(np.median(at_popular)), 1.0) * VALUE_VARIANCE)
         second = yield Sum(
-            second=pack(outer),
-            bound=min(2 * CUT / radius, math.sqrt(2)),
+            second=pack(
+                second_moment(
+                    cells.entity,
+                    cells.rows[lead],
+                    _residuals(cells, fixed, rows[entity][:, 0], entity),
+                    popular,
+                    n_units=cells.n_entities,
+                    n_columns=cells.sizes[lead],
+                    radius=radius,
+                )
+                if lead in cells.rows
+                else np.zeros((size, size))
+            ),
+            bound=min(2 * RESIDUAL_CLIP / radius, math.sqrt(2)),
             step=split["second"],
             units=len(cells.values),
         )
-        # the entities that have both rows, times what their outer products were divided by
-        both = float((common**2 / np.maximum(common * NOISE, radius**2)).sum()) / float(common.sum()) ** 2
+        # An entity with n cells has both of two rows, with the counts c and d of N = sum n cells, n^2 c d / N^2 times
+        # on average, and its outer product was divided by max(|v|^2, R^2), about max(n s^2, R^2). `loadings` takes
+        # c d CO_RATING / n_users for the sum of these quotients over entities.
+        squared_norms = np.maximum(at_popular * VALUE_VARIANCE, radius**2)
+        both = float((at_popular**2 / squared_norms).sum()) / float(at_popular.sum()) ** 2
         factors, _ = loadings(
             unpack(second.second, size),
             second.noise["second"],
@@ -145,74 +176,83 @@ def entries_program(
             CO_RATING / both,
             settings.rank,
         )
-        side = _with_factors(side, lead, popular, factors)
+        fixed = _with_factors(fixed, lead, popular, factors)
     own = None
     if settings.release_own:
-        own = yield from _own(cells, side, counts, rows[entity][:, 0], entity, split["own"])
-    return Outcome({"mean": mean, "noise": NOISE, "own": own, **{f"rows:{name}": side.rows[name] for name in names}})
+        own = yield from _own(cells, fixed, counts, rows[entity][:, 0], entity, split["own"])
+    released = {f"rows:{name}": fixed.rows[name] for name in names}
+    return Outcome({"mean": mean, "noise": VALUE_VARIANCE, "own": own, **released})
+
+
+def _with_lead(
+    settings: CoupledMomentSettings, counts: Mapping[str, Floats], entity: str
+) -> tuple[NDArray[np.intp], float]:
+    """Return the entities at sites that have the lead, and the fraction of their cells that is in relations with it."""
+    sites, every = settings.sites, np.arange(len(counts[entity]))
+    if settings.lead is None or sites.fractions.get(settings.lead, 1.0) == 1:
+        return every, 1.0
+    chosen = every if sites.lead_entities is None else np.concatenate([every[one] for one in sites.lead_entities])
+    share = float(counts[settings.lead].sum()) / max(float(counts[entity][chosen].sum()), 1.0)
+    return chosen, float(np.clip(share, LEAST_FRACTION, 1.0))
 
 
 def _sum_of(cells: UnitCells, name: str, terms: Floats, longest: float, step: Step) -> Sum:
-    """Ask for the sums over the rows of one factor of a term a cell, no cell's longer than a bound."""
+    """Ask for the sums, over the rows of one factor, of one term per cell, clipped to the norm `longest`.
+
+    A site that does not have the factor adds zeros.
+    """
     lengths = np.linalg.norm(terms, axis=1)
     within = terms * np.minimum(1.0, longest / np.maximum(lengths, longest))[:, None]
-    sums = added(cells.rows[name], within, cells.sizes[name])
+    sums = np.zeros((cells.sizes[name], terms.shape[1]))
+    if name in cells.rows:
+        sums = added(cells.rows[name], within, cells.sizes[name])
     return Sum(sums=sums, bound=longest, step=step, units=len(cells.values))
 
 
-def _second_moment_of_cells(
-    cells: UnitCells, side: FixedFactors, biases: Floats, lead: str, popular: np.ndarray, radius: float, entity: str
-) -> Floats:
-    residuals = np.clip(side.targets(cells) - biases[cells.rows[entity]], -CUT, CUT)
-    place = np.full(cells.sizes[lead], -1)
-    place[popular] = np.arange(len(popular))
-    inside = place[cells.rows[lead]] >= 0
-    table = csr_array(
-        (residuals[inside], (cells.entity[inside], place[cells.rows[lead][inside]])),
-        shape=(cells.n_entities, len(popular)),
-    )
-    norms = np.sqrt(np.asarray((table * table).sum(axis=1)).ravel())
-    table = csr_array(table.multiply((1 / np.maximum(norms, radius))[:, None]))
-    outer = (table.T @ table).toarray()
-    np.fill_diagonal(outer, 0.0)
-    return np.asarray(outer)
+def _residuals(cells: UnitCells, fixed: FixedFactors, biases: Floats, entity: str) -> Floats:
+    return np.clip(fixed.targets(cells) - biases[cells.rows[entity]], -RESIDUAL_CLIP, RESIDUAL_CLIP)
 
 
-def _with_factors(side: FixedFactors, lead: str, popular: np.ndarray, factors: Floats) -> FixedFactors:
+def _with_factors(fixed: FixedFactors, lead: str, popular: np.ndarray, factors: Floats) -> FixedFactors:
+    """Add the factors of the popular rows: zero for the other rows of that factor, one for all rows of the others."""
     rows = {}
-    for name, one in side.rows.items():
+    for name, one in fixed.rows.items():
         more = np.ones((len(one), factors.shape[1]))
         if name == lead:
             more = np.zeros_like(more)
             more[popular] = factors
         rows[name] = np.concatenate([more, one], axis=1)
-    return FixedFactors(side.mean, rows, side.noise)
+    return FixedFactors(fixed.mean, rows, fixed.noise)
 
 
 def _own(
     cells: UnitCells,
-    side: FixedFactors,
+    fixed: FixedFactors,
     counts: Mapping[str, Floats],
     biases: Floats,
     entity: str,
     step: Step,
 ) -> Generator[Sum, Any, Floats]:
-    """Release what the entities' cells say about their own factors, and solve by the Gram matrix that the counts suggest."""
-    regressors = side.regressors(cells)
+    r"""Release the sums of residuals times regressors of the entities' cells, and solve for their own factors.
+
+    With :math:`H_u = n_u G`, from the entity's noisy count and the average Gram matrix of its rows (weighted by their
+    noisy counts), the sums are :math:`m_u = H_u x_u + e`, where e has the covariance :math:`R_u = s^2 H_u + \sigma^2 I`.
+    The solution is the posterior mean :math:`x_u = (P + H_u R_u^{-1} H_u)^{-1} H_u R_u^{-1} m_u`.
+    """
+    regressors = fixed.regressors(cells)
     lengths = np.linalg.norm(regressors, axis=1)
     regressors *= np.minimum(1.0, LONGEST / np.maximum(lengths, LONGEST))[:, None]
-    residuals = np.clip(side.targets(cells) - biases[cells.rows[entity]], -CUT, CUT)
-    answer = yield _sum_of(cells, entity, residuals[:, None] * regressors, CUT * LONGEST, step)
-    noise = answer.noise["sums"]
-    # rows weighed by how common they are stand for the rows that an entity has
-    gram = np.eye(side.size)
-    if side.size > 1:
-        lead = max(side.rows, key=lambda name: len(side.rows[name]))
-        table = np.concatenate([side.rows[lead][:, :-1], np.ones((len(side.rows[lead]), 1))], axis=1)
+    residuals = _residuals(cells, fixed, biases, entity)
+    total = yield _sum_of(cells, entity, residuals[:, None] * regressors, RESIDUAL_CLIP * LONGEST, step)
+    gram = np.eye(fixed.size)
+    if fixed.size > 1:
+        lead = max(fixed.rows, key=lambda name: len(fixed.rows[name]))
+        table = np.concatenate([fixed.rows[lead][:, :-1], np.ones((len(fixed.rows[lead]), 1))], axis=1)
         common = np.maximum(counts[lead], 0.0) + TINY
         gram = (table * common[:, None]).T @ table / common.sum()
     slope = np.maximum(counts[entity], 1.0)[:, None, None] * gram
-    weighed = slope @ np.linalg.inv(slope * side.noise + noise**2 * np.eye(side.size))
-    found = np.linalg.solve(np.diag(side.precision) + weighed @ slope, weighed @ answer.sums[:, :, None])[:, :, 0]
-    found[:, -1] += biases
-    return np.asarray(found)
+    weighted = slope @ np.linalg.inv(slope * fixed.noise + total.noise["sums"] ** 2 * np.eye(fixed.size))
+    precision = np.diag(fixed.precision) + weighted @ slope
+    solved = np.linalg.solve(precision, weighted @ total.sums[:, :, None])[:, :, 0]
+    solved[:, -1] += biases
+    return np.asarray(solved)

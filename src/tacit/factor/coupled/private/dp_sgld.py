@@ -1,17 +1,18 @@
 r"""Coupled factorisation by noisy gradients of Poisson samples: DP-SGLD for any einsum, Euclid or Kullback-Leibler.
 
-In every step each unit takes part with probability q; its gradient by all noised factors together, summed over its cells, is
-clipped to a norm; the noisy total moves the factors, and the noise of the channel is the noise of Langevin dynamics [1]_:
+In every step, each unit takes part with probability q. Its gradient by all noised factors together, summed over its cells, is
+clipped to a norm. The noisy total updates the factors, and the noise of the channel is the noise of Langevin dynamics [1]_:
 
 .. math:: \Theta_{t+1} = \Theta_t + \frac{\eta_0}{t^\gamma s_t}\Big(\frac1q\big(\sum_u \bar g_u + \xi\big) - \lambda\Theta_t\Big)
 
-with :math:`s_t` the running root mean square of the noisy gradient of a factor, which is public. The average over the second
-half of the steps is released: a mean. The temperature of the dynamics follows from the noise that privacy asks for,
-and is not that of the posterior; without noise this is gradient descent, and ends at the mode.
+where :math:`s_t` is the running root mean square of the noisy gradient of a factor, which is public. The average over the
+second half of the steps is released. The temperature of the dynamics follows from the noise that privacy needs, and is not
+that of the posterior. Without noise this is gradient descent, and converges to the mode.
 
-What feeds a gradient is a function of one unit's data and of earlier answers. An entity's own factors are, where the entity is
-the unit: they are solved from its own cells. Whatever several units share is noised, also where it belongs to one site. That
-the thesis lets a site's factors see its data in the clear *during* the steps is what its sensitivity does not cover.
+A gradient may depend on one unit's data and on earlier totals only. An entity's own factors satisfy this if the entity is the
+unit: they are solved from its own cells. Anything computed from more than one unit is noised, even if it never leaves its
+site. In the thesis, a site's factors are updated from its data without noise *during* the steps; its sensitivity does not
+cover this.
 
 References
 ----------
@@ -29,29 +30,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel import Outcome, Program, Sample, Sum
+from tacit.channel import Bound, Outcome, Program, Sample, Sum
 from tacit.errors import Undisclosed
+from tacit.factor.arrays import Floats, Integers
+from tacit.factor.coupled.cells import added
 from tacit.factor.coupled.einsum import Spec
 from tacit.factor.coupled.predict import cell_letter
-from tacit.factor.coupled.private.problem import Problem
-from tacit.factor.coupled.private.unit_cells import Pairs, UnitCells, Whole, added
+from tacit.factor.coupled.private.problem import Kind, Problem
+from tacit.factor.coupled.private.unit_cells import Pairs, UnitCells
 from tacit.factor.coupled.relation import Relation
-from tacit.factor.noisy_moments.symmetric import Floats
 from tacit.factor.small_solves import ridge_rows
 
 LEAST_MEAN = 1e-2
+"""Means are raised to this in the gradient of Kullback-Leibler, x / mean - 1. Set by hand: it bounds the gradient of a cell
+with a small mean, which would be clipped anyway."""
 LEVEL, SPREAD = 0.5, 0.1
-"""Start: one component in which all rows are alike, and small random ones."""
+"""The start: the first component is this level in all rows, and all components get normal noise with this standard
+deviation. Set by hand; the start is public."""
 RIDGE = 0.2
+"""lambda, the precision of the normal prior of the factors. Set by hand."""
 OWN_NOISE = 0.2
+"""Variance of a value when an entity's own factors are solved. Set by hand, close to VALUE_VARIANCE of the moments."""
 MEMORY = 0.9
+"""Decay of the running mean square s. Set by hand, as is usual for RMSprop."""
 OWN_STEPS = 8
+"""Number of steps of expectation-maximisation for an entity's own factors. Set by hand: fixed per entity, so that an entity's
+solution does not depend on others."""
 LEAST = 1e-3
+"""Non-negative factors are raised to this. Set by hand: a factor of zero would have no gradient by the others."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cells(Undisclosed):
-    """Cells of one relation, with the row of each in every factor; what a gradient is computed from.
+    """Cells of one relation, with the row of each in every factor, from which gradients are computed.
 
     Attributes
     ----------
@@ -68,36 +79,36 @@ class Cells(Undisclosed):
     spec: Spec
     names: tuple[str, ...]
     ranks: Mapping[str, int]
-    rows: Mapping[str, Whole]
+    rows: Mapping[str, Integers]
     values: Floats
     power: float
 
-    def taken(self, chosen: NDArray[np.bool_]) -> Cells:
+    def subset(self, chosen: NDArray[np.bool_]) -> Cells:
         """Return some of the cells."""
         rows = {name: one[chosen] for name, one in self.rows.items()}
         return Cells(self.spec, self.names, self.ranks, rows, self.values[chosen], self.power)
 
     def means(self, factors: Mapping[str, Floats]) -> Floats:
-        """Return the model's mean of every cell; `factors` are matrices, one row an entity."""
+        """Return the model's mean of every cell; `factors` are matrices with one row per entity."""
         groups, operands = self._operands(factors, range(len(self.names)))
         return np.asarray(np.einsum(f"{','.join(groups)}->{cell_letter(self.spec)}", *operands, optimize=True))
 
-    def pull(self, factors: Mapping[str, Floats]) -> Floats:
+    def mean_gradient(self, factors: Mapping[str, Floats]) -> Floats:
         """Return the derivative of the log-likelihood by the mean, for every cell."""
         means = self.means(factors)
         return self.values - means if self.power == 0 else self.values / np.maximum(means, LEAST_MEAN) - 1
 
     def slopes(self, name: str, factors: Mapping[str, Floats]) -> Floats:
-        """Return the derivative of the mean by the row of one factor: one row a cell."""
+        """Return the derivative of the mean by the row of one factor, with one row per cell."""
         place, new = self.names.index(name), cell_letter(self.spec)
         groups, operands = self._operands(factors, [other for other in range(len(self.names)) if other != place])
         summed = self.spec.summed_letters(place)
-        # letters that this factor alone has: its entries all get the same
+        # letters that only this factor has: all entries along them get the same derivative
         free = [letter for letter in summed if letter not in "".join(groups)]
         operands += [np.ones(len(self.values)), *(np.ones(self.ranks[letter]) for letter in free)]
         text = ",".join([*groups, new, *free])
         slopes = np.asarray(np.einsum(f"{text}->{new}{summed}", *operands, optimize=True))
-        # the width is counted, not left to numpy: a sample may have no cell
+        # the width is not left to numpy (-1), because a sample may have no cells
         return slopes.reshape(len(self.values), math.prod(self.ranks[letter] for letter in summed))
 
     def _operands(self, factors: Mapping[str, Floats], places: Sequence[int] | range) -> tuple[list[str], list[Floats]]:
@@ -117,13 +128,13 @@ class Cells(Undisclosed):
 
 
 def clipped_gradients(
-    relations: Sequence[tuple[Cells, Whole]],
+    relations: Sequence[tuple[Cells, Integers]],
     factors: Mapping[str, Floats],
     names: Sequence[str],
     units: int,
     clip: float,
 ) -> dict[str, Floats]:
-    """Return the sum over the units of each one's gradient by the named factors, cut off at norm `clip`.
+    """Return the sum over the units of their gradients by the named factors, each clipped to the norm `clip`.
 
     Parameters
     ----------
@@ -132,20 +143,22 @@ def clipped_gradients(
     factors : mapping of factor to ndarray
     names : sequence of str
     units : int
-        How many units there are.
+        Number of units.
     clip : float
     """
     terms: dict[str, list[Floats]] = {name: [] for name in names}
-    places: dict[str, list[tuple[Whole, Whole]]] = {name: [] for name in names}
+    places: dict[str, list[tuple[Integers, Integers]]] = {name: [] for name in names}
     for cells, unit in relations:
-        pull = cells.pull(factors)
+        by_mean = cells.mean_gradient(factors)
         for name in names:
             if name in cells.names:
-                terms[name].append(pull[:, None] * cells.slopes(name, factors))
+                terms[name].append(by_mean[:, None] * cells.slopes(name, factors))
                 places[name].append((unit, cells.rows[name]))
     gathered: dict[str, tuple[Pairs, Floats]] = {}
     squares = np.zeros(units)
     for name in names:
+        if not terms[name]:  # a factor of other sites
+            continue
         unit = np.concatenate([one for one, _ in places[name]])
         row = np.concatenate([one for _, one in places[name]])
         pairs = Pairs.of(unit, row, len(factors[name]))
@@ -153,31 +166,36 @@ def clipped_gradients(
         squares += added(pairs.unit, (total**2).sum(axis=1), units)
         gathered[name] = pairs, total
     scales = np.minimum(1.0, clip / np.maximum(np.sqrt(squares), 1e-300))
-    return {
-        name: added(pairs.row, total * scales[pairs.unit][:, None], len(factors[name]))
-        for name, (pairs, total) in gathered.items()
-    }
+    sums = {name: np.zeros_like(factors[name]) for name in names}
+    for name, (pairs, total) in gathered.items():
+        sums[name] = added(pairs.row, total * scales[pairs.unit][:, None], len(factors[name]))
+    return sums
 
 
 @dataclass(frozen=True)
 class SgldSettings:
-    r"""What all holders agree on.
+    r"""Public settings, the same for all holders.
 
     Attributes
     ----------
     steps : int
     rate : float
-        Probability with which a unit takes part in a step.
+        q, the probability with which a unit takes part in a step.
     clip : float
-        Longest gradient of one unit.
+        Largest norm of one unit's gradient.
     step_size, step_decay : float
         :math:`\eta_0` and :math:`\gamma`.
     noised : tuple of str
-        The factors that move by noisy totals.
+        The factors that are updated by noisy totals.
     by_cell : bool
         Whether a unit is one cell.
     random_state : int
-        Of the start, which is public.
+        Seed of the start, which is public.
+    hyper : tuple of float, optional
+        a_0 and b_0 of the Gamma prior of the precisions :math:`\lambda_{dk}` of the factors' components; without it all are
+        RIDGE.
+    repeats : float
+        How many times its bound at one site a unit can move a sum over all sites (`Problem.repeats`).
     """
 
     steps: int
@@ -188,6 +206,8 @@ class SgldSettings:
     noised: tuple[str, ...]
     by_cell: bool
     random_state: int
+    hyper: tuple[float, float] | None = None
+    repeats: float = 1.0
 
 
 def sgld_program(
@@ -196,7 +216,7 @@ def sgld_program(
     """One holder's view; the outcome's public part has the noised factors as ``rows:<name>``, over all sites."""
     mine = [_cells(one, ranks) for one in private]
     public = [_public_cells(relation, ranks) for relation in problem.public]
-    factors = public_start(problem, ranks, settings, kept=any(cells.power for cells in mine))
+    factors = public_start(problem, ranks, settings, non_negative=any(cells.power for cells in mine))
     units = [_units(private, index, settings.by_cell) for index in range(len(private))]
     n_units = sum(len(one.values) for one in private) if settings.by_cell else private[0].n_entities
     moving = [*settings.noised, *(name for name in factors if name not in (*settings.noised, problem.entity))]
@@ -205,24 +225,38 @@ def sgld_program(
     first_kept = settings.steps // 2
     for step in range(settings.steps):
         taken = yield Sample(n_units, settings.rate)
-        sampled = [(cells.taken(taken[unit]), unit[taken[unit]]) for cells, unit in zip(mine, units, strict=True)]
+        sampled = [(cells.subset(taken[unit]), unit[taken[unit]]) for cells, unit in zip(mine, units, strict=True)]
         at = dict(factors)
         if problem.entity not in settings.noised:
             at[problem.entity] = _solve_entities(sampled, factors, problem)
         gradients = clipped_gradients(sampled, at, settings.noised, n_units, settings.clip)
         asked: dict[str, Any] = {f"factor:{name}": gradient for name, gradient in gradients.items()}
-        answer = yield Sum(bound=settings.clip, units=int(taken.sum()), **asked)
+        total = yield Sum(bound=Bound(settings.clip).times(settings.repeats), units=int(taken.sum()), **asked)
         for name in moving:
-            total = answer[f"factor:{name}"] / settings.rate if name in settings.noised else 0.0
-            total = total + sum(_gradient(cells, name, factors) for cells in public) - RIDGE * factors[name]
-            scales[name] = MEMORY * scales[name] + (1 - MEMORY) * float(np.mean(total**2))
-            size = np.sqrt(scales[name] / (1 - MEMORY ** (step + 1))) + 1e-12
-            factors[name] = factors[name] + settings.step_size / (step + 1) ** settings.step_decay * total / size
+            gradient = total[f"factor:{name}"] / settings.rate if name in settings.noised else 0.0
+            gradient = gradient + sum(_gradient(cells, name, factors) for cells in public)
+            gradient = gradient - precisions(factors[name], settings.hyper) * factors[name]
+            scales[name] = MEMORY * scales[name] + (1 - MEMORY) * float(np.mean(gradient**2))
+            size = np.sqrt(scales[name] / (1 - MEMORY ** (step + 1))) + 1e-12  # s_t; 1e-12 for a gradient of zero
+            factors[name] = factors[name] + settings.step_size / (step + 1) ** settings.step_decay * gradient / size
             if any(cells.power for cells in mine):
                 factors[name] = np.maximum(factors[name], LEAST)
             if step >= first_kept:
                 averages[name] += factors[name] / (settings.steps - first_kept)
     return Outcome({f"rows:{name}": averages[name] for name in moving})
+
+
+def precisions(factor: Floats, hyper: tuple[float, float] | None) -> Floats | float:
+    r"""Return the precision of the normal prior of every component: the posterior mean under a Gamma prior (a_0, b_0).
+
+    With n rows, :math:`\lambda_k = (a_0 + n/2) / (b_0 + \sum_i \theta_{ik}^2/2)` (Ermis 2020, section 4.2). The factor is
+    computed from noisy totals, so that this is post-processing.
+    """
+    if hyper is None:
+        return RIDGE
+    shape, rate = hyper
+    found: Floats = (shape + len(factor) / 2) / (rate + (factor**2).sum(axis=0) / 2)
+    return found
 
 
 def solve_own(
@@ -235,21 +269,22 @@ def solve_own(
 
 
 def public_start(
-    problem: Problem, ranks: Mapping[str, int], settings: SgldSettings, *, kept: bool
+    problem: Problem, ranks: Mapping[str, int], settings: SgldSettings, *, non_negative: bool
 ) -> dict[str, Floats]:
-    """Return factors that no data was seen for; the same at every site."""
+    """Return initial factors that do not depend on data; the same at every site."""
     draw = np.random.default_rng(settings.random_state)
-    found = {}
+    factors = {}
     for name in sorted(problem.sizes):
         width = int(np.prod(_summed_shape(problem, ranks, name)))
         rows = SPREAD * draw.standard_normal((problem.sizes[name], width))
         rows[:, 0] += LEVEL
-        found[name] = np.abs(rows) if kept else rows
-    return found
+        factors[name] = np.abs(rows) if non_negative else rows
+    return factors
 
 
 def _summed_shape(problem: Problem, ranks: Mapping[str, int], name: str) -> list[int]:
-    for relation in (*problem.private, *problem.public):
+    described: list[Kind | Relation] = [kind for kinds in problem.kinds for kind in kinds]
+    for relation in [*described, *problem.public]:
         if name in relation.factors:
             return [ranks[letter] for letter in relation.spec.summed_letters(relation.factors.index(name))]
     return [1]
@@ -272,7 +307,7 @@ def _public_cells(relation: Relation, ranks: Mapping[str, int]) -> Cells:
     return Cells(relation.spec, relation.factors, ranks, rows, values / largest, relation.power)
 
 
-def _units(private: Sequence[UnitCells], index: int, by_cell: bool) -> Whole:
+def _units(private: Sequence[UnitCells], index: int, by_cell: bool) -> Integers:
     """Return the unit of every cell of a relation."""
     if not by_cell:
         return private[index].entity
@@ -283,20 +318,20 @@ def _units(private: Sequence[UnitCells], index: int, by_cell: bool) -> Whole:
 def _gradient(cells: Cells, name: str, factors: Mapping[str, Floats]) -> Floats | float:
     if name not in cells.names:
         return 0.0
-    terms = cells.pull(factors)[:, None] * cells.slopes(name, factors)
+    terms = cells.mean_gradient(factors)[:, None] * cells.slopes(name, factors)
     return added(cells.rows[name], terms, len(factors[name]))
 
 
 def _solve_entities(
-    relations: Sequence[tuple[Cells, Whole]], factors: Mapping[str, Floats], problem: Problem
+    relations: Sequence[tuple[Cells, Integers]], factors: Mapping[str, Floats], problem: Problem
 ) -> Floats:
-    """Return the protected entities' factor with its rows solved for those that have cells here; the others as they were."""
-    found = factors[problem.entity].copy()
+    """Return the protected entities' factor, with the rows of entities that have cells here solved, and the others unchanged."""
+    entities = factors[problem.entity].copy()
     rows = np.concatenate([cells.rows[problem.entity] for cells, _ in relations])
     order = np.argsort(rows, kind="stable")
     present, counts = np.unique(rows, return_counts=True)
     if not len(present):
-        return found
+        return entities
     ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     slopes = np.concatenate([cells.slopes(problem.entity, factors) for cells, _ in relations])[order]
     values = np.concatenate([cells.values for cells, _ in relations])[order]
@@ -314,5 +349,5 @@ def _solve_entities(
         for _ in range(OWN_STEPS):  # expectation-maximisation for Poisson counts, with a Gamma prior
             means = np.maximum((solved[unit] * slopes).sum(axis=1), LEAST)
             solved = (solved * added(unit, slopes * (values / means)[:, None], len(present)) + LEAST) / exposure
-    found[present] = solved
-    return found
+    entities[present] = solved
+    return entities

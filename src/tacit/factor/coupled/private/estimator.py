@@ -1,13 +1,13 @@
-"""Coupled factorisation with differential privacy: shared factors leave a site only noised.
+"""Coupled factorisation with differential privacy: shared factors leave a site with noise only.
 
-`moments_run` and `gradient_run` make of the estimator's parameters and the sites' data one program per site and the plan of
-noise that they share.
+`moments_run` and `gradient_run` make one program per site, and the plan that all programs share, from the estimator's
+parameters and the sites' data.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +15,13 @@ from typing import Any
 from tacit.channel import Plan, Program, Split, Step, run_together
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.base import public
-from tacit.factor.coupled.private.budget import CoupledMomentSettings
-from tacit.factor.coupled.private.cell_moments import CELLS_PER_ENTITY, cell_split, entries_program
+from tacit.estimators.verdict import Concern, only_means
+from tacit.factor.coupled.private.budget import CoupledMomentSettings, Sites
+from tacit.factor.coupled.private.cell_moments import CELLS_PER_ENTITY, cell_split, cells_program
 from tacit.factor.coupled.private.dp_sgld import SgldSettings, sgld_program
-from tacit.factor.coupled.private.fitted import PrivateFactors
-from tacit.factor.coupled.private.problem import Problem, problems_of, public_features
-from tacit.factor.coupled.private.unit_cells import UnitCells, check_value_range
+from tacit.factor.coupled.private.fitted import PrivateFactors, range_of
+from tacit.factor.coupled.private.problem import Problem, check_coupled, problems_of, public_features
+from tacit.factor.coupled.private.unit_cells import UnitCells
 from tacit.factor.coupled.private.user_moments import moments_program
 from tacit.privacy.calibration import gaussian_noise_multiplier
 from tacit.privacy.guarantee import Guarantee
@@ -36,53 +37,56 @@ from tacit.validation import (
 )
 
 MOMENT_ROUNDS, GRADIENT_ROUNDS = 4, 200
-"""Rounds of "moments" and of the methods with gradients, where the caller does not say."""
+"""Default rounds of "moments" (as for the recommender) and of the methods with gradients (set by hand)."""
 PUBLISHED: dict[str, Callable[[float, float, int, float], float]] = {
     "zcdp": ermis_zcdp_noise_multiplier,
     "advanced": ermis_advanced_noise_multiplier,
 }
-SIZES = "the numbers of entities are public; a unit is absent when its cells are"
-TOGETHER = "whoever adds up the sites' sums sees each site's part before the noise, unless the channel masks it"
+SIZES = "the numbers of entities are public; a unit is absent if its cells are absent"
+SUMMED_BY_ONE = (
+    "whoever adds up the sites' sums sees each site's term before noise is added, unless the channel masks it"
+)
 STAYS = (
-    "a site's own factors are solved from its own data and what was released, and stay there: everybody else, together, learns "
-    "of a unit what the release allows, no more"
+    "a site's own factors are solved from its own data and the released factors, and stay there: all others together learn no "
+    "more about a unit than the release allows"
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The programs of all sites, and the plan; no plan without noise."""
+    """The programs of all sites, and the plan; None for a fit without noise."""
 
     programs: list[Program]
     plan: Plan | None
 
 
-def moments_run(model: Any, problems: Sequence[Problem], cells: Sequence[Sequence[UnitCells]]) -> Run:
-    """Prepare "moments", for one private relation in CP form under Euclid."""
+def moments_run(
+    model: PrivateCoupledFactorization, problems: Sequence[Problem], cells: Sequence[Sequence[UnitCells]]
+) -> Run:
+    """Prepare "moments", for one private relation per site, in CP form under Euclid."""
     first = problems[0]
-    relation = first.private[0]
-    if len(first.private) > 1 or not relation.spec.is_cp or relation.power != 0:
-        raise InvalidInputError(
-            'one private relation, in CP form (such as "ir,jr->ij"), with divergence="euclid", for method "moments"',
-            words(f"{len(first.private)} private, the first {relation.spec.text} with power {relation.power:g}"),
-            'Use method="sgld", or divergence="euclid" and one einsum of the form "ir,jr,kr->ijk".',
-        )
-    common = [name for name in first.others if name in first.shared]
+    (kind,) = first.kinds[0]
+    common = [name for name in first.everywhere if name in first.shared]
     is_private = not math.isinf(model.epsilon)
     by_cell = model.unit == "cell"
+    # the factor that the sites with the most listed entities have; of these the largest
+    lead = max(common, key=lambda name: (first.listed_with(name), first.sizes[name])) if common else None
+    sites = _sites(first, lead, by_cell=by_cell)
     settings = CoupledMomentSettings(
-        rank=next(iter(first.ranks[letter] for letter in relation.spec.summed)),
+        rank=first.ranks[kind.spec.summed],
         rounds=MOMENT_ROUNDS if model.rounds is None else model.rounds,
         max_columns=model.max_columns,
-        lead=max(common, key=lambda name: first.sizes[name]) if common else None,
+        lead=lead,
         release_own=model.protect == "user",
-        planned_noise=gaussian_noise_multiplier(model.epsilon, model.delta, adjacency=model.adjacency)
+        planned_noise=sites.all * gaussian_noise_multiplier(model.epsilon, model.delta, adjacency=model.adjacency)
         if is_private
         else 0.0,
-        n_listed=first.sizes[first.entity] * (CELLS_PER_ENTITY if by_cell else 1),
+        # a common entity takes part in averages over entities once at every site
+        n_listed=first.sizes[first.entity] * CELLS_PER_ENTITY if by_cell else sum(first.listed),
+        sites=sites,
     )
-    plan = _plan(model, cell_split(settings, len(first.others)) if by_cell else settings.split)
-    make = entries_program if by_cell else moments_program
+    plan = _plan(model, cell_split(settings, len(first.everywhere)) if by_cell else settings.split)
+    make = cells_program if by_cell else moments_program
     programs = [
         make(mine[0], settings, public_features(problem), first.entity)
         for problem, mine in zip(problems, cells, strict=True)
@@ -90,18 +94,33 @@ def moments_run(model: Any, problems: Sequence[Problem], cells: Sequence[Sequenc
     return Run(programs, plan)
 
 
-def gradient_run(model: Any, problems: Sequence[Problem], cells: Sequence[Sequence[UnitCells]]) -> Run:
+def _sites(problem: Problem, lead: str | None, *, by_cell: bool) -> Sites:
+    """Return what follows from the relations of all sites."""
+    total = sum(problem.listed)
+    slices, begin = [], 0
+    for listed, held in zip(problem.listed, problem.held, strict=True):
+        if lead in held:
+            slices.append(slice(begin, begin + listed))
+        begin += listed
+    fractions = {name: problem.listed_with(name) / total for name in problem.everywhere}
+    return Sites(
+        # a cell is at one site
+        rows=1.0 if by_cell else problem.repeats(problem.everywhere),
+        lead=1.0 if by_cell or lead is None else problem.repeats([lead]),
+        all=1.0 if by_cell else problem.repeats(),
+        fractions=fractions,
+        most_factors=max(len(kind.factors) for kinds in problem.kinds for kind in kinds),
+        lead_entities=None if problem.is_common else tuple(slices),
+    )
+
+
+def gradient_run(
+    model: PrivateCoupledFactorization, problems: Sequence[Problem], cells: Sequence[Sequence[UnitCells]]
+) -> Run:
     """Prepare "sgld" and "published"."""
     first = problems[0]
-    for relation in (*first.private, *first.public):
-        if relation.power not in (0, 1) or relation.power != first.private[0].power:
-            raise InvalidInputError(
-                'divergence="euclid" in all relations, or "kl" in all',
-                parameter(relation.power),
-                "Gradients need one of these.",
-            )
     by_cell = model.unit == "cell"
-    noised = first.others if model.protect == "site" and not by_cell else (first.entity, *first.others)
+    noised = model._noised(first)
     rounds = GRADIENT_ROUNDS if model.rounds is None else model.rounds
     settings = SgldSettings(
         rounds,
@@ -112,6 +131,8 @@ def gradient_run(model: Any, problems: Sequence[Problem], cells: Sequence[Sequen
         noised,
         by_cell,
         model.random_state,
+        None if model.hyper_prior is None else (float(model.hyper_prior[0]), float(model.hyper_prior[1])),
+        1.0 if by_cell else first.repeats(noised),
     )
     planned = Step(count=rounds, sampling_rate=model.sampling_rate)
     if model.method == "published":
@@ -125,73 +146,86 @@ def gradient_run(model: Any, problems: Sequence[Problem], cells: Sequence[Sequen
     return Run(programs, plan)
 
 
-def _plan(model: Any, steps: Split | list[Step]) -> Plan | None:
+def _plan(model: PrivateCoupledFactorization, steps: Split | list[Step]) -> Plan | None:
     if math.isinf(model.epsilon):
         return None
     return Plan.for_budget(model.epsilon, model.delta, steps=steps, unit=model.unit, adjacency=model.adjacency)
 
 
 class PrivateCoupledFactorization(PrivateFactors):
-    r"""Factorise relations about protected entities so that what sites share may be released.
+    r"""Factorise relations about protected entities, with differential privacy for the factors that sites share.
 
     Parameters
     ----------
     ranks : int or dict of letter to int
-        The size of every letter that the einsums sum over; with "moments" at most so many components, as many as rise above
-        the noise.
+        The size of every letter that the einsums sum over. With "moments" it is the maximum number of components; those that
+        exceed the noise are used.
     private : str, default="user"
-        The factor whose entities are protected. Relations without it hold nothing about them: they are public, are used, and
-        cost nothing.
+        The factor whose entities are protected. Relations without it must hold nothing about them: they count as public, and
+        their use costs no privacy.
     epsilon, delta : float
         Privacy loss and failure probability of the **whole** fit. ``epsilon=inf`` adds no noise and has no guarantee.
     protect : {"site", "user"}, default="site"
-        "site": only what sites share is released; a site solves its own factors from its own data in the clear, and they
-        never leave. "user": the protected entities' own factors are noised and released too.
+        "site": only the shared factors are released; a site solves its own factors from its own data without noise, and they
+        never leave it. "user": the protected entities' own factors are noised and released too.
     unit : {"user", "cell"}, default="user"
-        What is protected: a protected entity with all its cells, or one cell (that it is known, and its value).
+        What is protected: a protected entity with all its cells, or one cell (its presence and its value).
     shared : sequence of str, optional
-        The factors that sites share; all but the protected entity's if not given. The others are each site's own.
-    value_range : tuple of float
-        Public bounds of the values; values beyond are cut off. Choose them without looking at the data.
+        The factors whose entities are the same at all sites that have them; all except the protected entity's if not given. The
+        others are each site's own. If the protected entity's is among them, an entity may have cells at several sites, and the
+        guarantee is for its cells at all of them (see "Privacy").
+    value_range : tuple of float, or mapping of relation to tuple of float
+        Public least and greatest value, of all private relations or of each by its name; values outside are clipped. Choose it
+        without looking at the data.
     method : {"moments", "sgld", "published"}, default="moments"
-        "moments": noisy sufficient statistics, shrunk by the noise that is known; for one private relation in CP form under
-        Euclid. "sgld": noisy gradients of Poisson samples, for any einsum, Euclid or KL. "published": the same with the
-        noise that the thesis's formula asks for; `guarantee_` says what that costs.
+        "moments": noisy sufficient statistics, shrunk by the noise in them; for one private relation per site, in CP form with
+        ``divergence="euclid"``. "sgld": noisy gradients of Poisson samples, for any einsum, Euclid or KL. "published": the
+        same with the noise of the thesis's formula; `guarantee_` states the epsilon that this noise gives.
     rounds : int, optional
         Number of regressions of "moments" (4 if not given), or of gradient steps of "sgld" and "published" (200).
     max_columns : int, default=250
-        Of "moments": at most this many rows of the largest shared factor enter the second moment.
+        For "moments": maximum number of rows of the largest shared factor in the second moment.
     sampling_rate, clip, step_size, step_decay
-        Of "sgld": probability of a unit to take part in a step, longest gradient of a unit, step size and the power with
-        which it falls.
+        For "sgld": probability with which a unit takes part in a step, largest norm of a unit's gradient, size of the first
+        step, and the power with which steps become smaller.
+    hyper_prior : tuple of float, optional
+        For "sgld" and "published": a_0 and b_0 of a Gamma prior of the precisions of the factors' components, which are then
+        estimated from the noisy factors, at no cost. The thesis uses (1, 0.01). If not given, all precisions are 0.2.
     composition : {"zcdp", "advanced"}, default="zcdp"
-        Of "published".
+        The formula of "published".
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
-        Whether neighbouring data differ by a unit's cells being there or not, or by their being others.
+        Whether neighbouring data differ in the presence of a unit's cells, or in the cells of a unit.
     max_units : int, default=2**20
-        Public upper bound on the number of units a site holds.
+        Public upper bound on the number of units of a site.
     ledger, dataset, insecure_seed
         See `PrivateMoments`.
     random_state : int, default=0
-        Of the start of "sgld"; it protects nothing and may be public.
+        Seed of the random start of "sgld". Not secret: privacy noise does not use it.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
     factors_, biases_ : dict of str to ndarray
-        What was released, by factor. A cell is expected to be the mean plus biases plus the einsum of the factors, on a scale
-        where `value_range` is -1 to 1; `predict` does that.
+        The released arrays, by factor. The expectation of a cell is the mean plus biases plus the einsum of the factors, on a
+        scale where `value_range` is -1 to 1; `predict` computes it.
     n_components_ : int
-        Components that rose above the noise; with none, the model is one of biases.
+        Number of components that exceed the noise. If it is zero, the model consists of biases.
     guarantee_ : Guarantee
 
     Privacy
     -------
-    Unit: see `unit`. Numbers of entities (the sizes of the factors) are public, and a unit is absent when its cells are. What
-    leaves a site: noisy sums of contributions, each formed from one unit's cells and earlier answers, and bounded: by its own
-    norm (unit "user"), by the cut of a cell's value (unit "cell"), by clipping (gradients). So whatever several units share
-    is noised while it feeds sums, also where it belongs to one site; with ``protect="site"`` the site solves it again in
-    the clear at the end. Which sums are made depends on sizes and budget alone. What stays: a site's own factors; `save`
-    does not write them.
+    Unit: see `unit`. The numbers of entities (the sizes of the factors) are public, and a unit is absent if its cells are
+    absent. What leaves a site: noisy sums of contributions, each computed from one unit's cells and earlier totals. Why the
+    bound holds: a contribution is divided by its own norm (unit "user"), made from clipped residuals (unit "cell"), or
+    clipped (gradients). Anything computed from more than one unit is noised before it influences a later sum, even if it
+    never leaves its site; with ``protect="site"`` the site solves it again without noise at the end. Which sums are released
+    depends on sizes and budget only. What stays: a site's own factors; `save` does not write them.
+
+    Several sites: unless `shared` names the protected entity, a unit is at one site, and whoever is in two sites' lists is two
+    units. If `shared` names it, a unit is an entity with its cells at all sites. Each site bounds its part by B, and the noise
+    is sized for B times the square root of the number of pairs of sites that add to common numbers (`Problem.repeats`): N
+    times B if all N sites do. A cell is at one site; one that two sites know is two units.
 
     References
     ----------
@@ -218,7 +252,7 @@ class PrivateCoupledFactorization(PrivateFactors):
     protect: str = public(default="site")
     unit: str = public(default="user")
     shared: Sequence[str] | None = public(default=None)
-    value_range: tuple[float, float] | None = public(default=None)
+    value_range: tuple[float, float] | Mapping[str, tuple[float, float]] | None = public(default=None)
     method: str = public(default="moments")
     rounds: int | None = public(default=None)
     max_columns: int = public(default=250)
@@ -226,6 +260,7 @@ class PrivateCoupledFactorization(PrivateFactors):
     clip: float = public(default=1.0)
     step_size: float = public(default=0.05)
     step_decay: float = public(default=0.33)
+    hyper_prior: tuple[float, float] | None = public(default=None)
     composition: str = public(default="zcdp")
     random_state: int = public(default=0)
 
@@ -235,12 +270,12 @@ class PrivateCoupledFactorization(PrivateFactors):
         return self
 
     def fit_sites(self, sites: Sequence[Any]) -> list[PrivateCoupledFactorization]:
-        """Fit the relations of several sites together, noise inside the sums; return one model a site, each with its own factors.
+        """Fit the relations of several sites together; return one model per site, each with the site's own factors.
 
         Parameters
         ----------
         sites : sequence of sequence of Relation
-            Every site's relations, in the same order. Public relations are given to all.
+            Every site's relations; they may differ from site to site. Public relations are given to all.
         """
         models = [type(self)(**self.get_params(deep=False)) for _ in sites]
         with ExitStack() as stack:
@@ -250,14 +285,19 @@ class PrivateCoupledFactorization(PrivateFactors):
         return models
 
     def _fit_all(self, sites: list[Any], models: list[PrivateCoupledFactorization]) -> None:
-        self._check_settings()
-        least, greatest = check_value_range(self.value_range)
-        problems = problems_of(sites, self.ranks, self.private, self.shared)
+        self._check_ranges()
+        problems = self._problems(sites)
+        self._check_absence(problems)
         is_count = problems[0].private[0].power == 1
-        if is_count and least != 0:
-            raise InvalidInputError("value_range from 0 for KL", parameter(self.value_range), "Counts begin at 0.")
+        ranges = [range_of(self.value_range, one.name) for problem in problems for one in problem.private]
+        if is_count and any(least != 0 for least, _ in ranges):
+            raise InvalidInputError(
+                'value_range to start at 0 with divergence="kl"',
+                parameter(self.value_range),
+                "Give value_range=(0, most).",
+            )
         for model in models:
-            model.levels_ = [least, greatest, 0.0, float(is_count)]
+            model.levels_ = [0.0, float(is_count)]
         cells = [model._cells(problem) for model, problem in zip(models, problems, strict=True)]
         prepare = moments_run if self.method == "moments" else gradient_run
         run = prepare(self, problems, cells)
@@ -269,10 +309,75 @@ class PrivateCoupledFactorization(PrivateFactors):
             model.guarantee_ = guarantee
             model._take(problem, outcome.public)
 
+    def check_sites(self, sites: Sequence[Any], names: Sequence[str] | None = None) -> None:
+        """Raise unless the relations of all sites can be fitted together with these parameters; their cells are not used.
+
+        Parameters
+        ----------
+        sites : sequence of sequence of Relation
+            The relations of every site, or stand-ins with their einsums, factors, shapes and divergences.
+        names : sequence of str, optional
+            What messages call the sites.
+        """
+        self._check_ranges()
+        self._problems(list(sites), names)
+
+    def _problems(self, sites: list[Any], names: Sequence[str] | None = None) -> list[Problem]:
+        """Check the parameters and what is public about all sites' relations; return one problem per site of this process."""
+        self._check_settings()
+        problems = problems_of(sites, self.ranks, self.private, self.shared, names)
+        first = problems[0]
+        check_coupled(first, noised=self._noised(first))
+        if self.method == "moments":
+            self._check_moments(first)
+        else:
+            self._check_gradients(first)
+        return problems
+
+    def _noised(self, problem: Problem) -> tuple[str, ...]:
+        """Return the factors that get noise during the fit."""
+        if self.protect == "site" and self.unit == "user":
+            return problem.everywhere
+        return (problem.entity, *problem.everywhere)
+
+    def _check_moments(self, problem: Problem) -> None:
+        for site, kinds in enumerate(problem.kinds):
+            if len(kinds) > 1 or not kinds[0].spec.is_cp or kinds[0].power != 0:
+                where = f" at {problem.names[site]}" if len(problem.kinds) > 1 else ""
+                raise InvalidInputError(
+                    'one private relation per site, in CP form (such as "ir,jr->ij"), with divergence="euclid", for method '
+                    '"moments"',
+                    words(f"{len(kinds)} private{where}, the first {kinds[0].spec.text} with power {kinds[0].power:g}"),
+                    'Use method="sgld", or divergence="euclid" and one einsum of the form "ir,jr,kr->ijk".',
+                )
+        if problem.is_common and self.unit == "user" and self.protect == "user":
+            raise InvalidInputError(
+                f'protect="site" for {problem.entity!r} entities that several sites have, with method "moments" and unit "user"',
+                parameter(self.protect),
+                'Each site solves them from its own cells, and such solutions cannot be added up. Use method="sgld", or '
+                'unit="cell".',
+            )
+
+    def _check_gradients(self, problem: Problem) -> None:
+        kinds = [kind for of_site in problem.kinds for kind in of_site]
+        for power in [kind.power for kind in kinds] + [relation.power for relation in problem.public]:
+            if power not in (0, 1) or power != kinds[0].power:
+                raise InvalidInputError(
+                    'divergence="euclid" in all relations, or "kl" in all',
+                    parameter(power),
+                    "Give all relations the same divergence.",
+                )
+        if problem.is_common and self.unit == "user" and self.sampling_rate != 1:
+            raise InvalidInputError(
+                f'sampling_rate=1 for {problem.entity!r} entities that several sites have, with unit "user"',
+                parameter(self.sampling_rate),
+                "Each site would draw such an entity by itself, and it would take part more often than is accounted for.",
+            )
+
     def _take(self, problem: Problem, public: Any) -> None:
-        """Keep this site's part of what was released, and solve what stays."""
+        """Set the released attributes of this site, and solve its own factors."""
         rows = {name: public[f"rows:{name}"] for name in problem.others}
-        self.levels_[2] = float(public.get("mean", 0.0))
+        self.levels_[0] = float(public.get("mean", 0.0))
         self.noise_ = float(public.get("noise", 0.0))
         own = public.get("own") if "mean" in public else public.get(f"rows:{problem.entity}")
         self._keep(problem, public, rows, own if self.protect == "user" else None)
@@ -280,20 +385,49 @@ class PrivateCoupledFactorization(PrivateFactors):
         if self.protect == "site":
             self._solve(problem, rows)
 
+    def _concerns(self) -> list[Concern]:
+        return only_means(vars(self).get("n_components_", 1))
+
     def _with_assumptions(self, guarantee: Guarantee, problems: list[Problem]) -> Guarantee:
         more = [SIZES]
         if problems[0].public:
             named = ", ".join(relation.name for relation in problems[0].public)
             more.append(f"the relations without {self.private!r} are public: {named}")
         if len(problems) > 1:
-            more.append(TOGETHER)
+            more.append(SUMMED_BY_ONE)
+        if len(problems[0].kinds) > 1:
+            more.append(self._who_is_a_unit(problems[0]))
         if self.protect == "site":
             more.append(STAYS)
         if self.method == "published":
             more.append(
-                f"the noise is what the thesis asks for at epsilon {self.epsilon:g}; epsilon here is what it costs"
+                f"the noise is that of the thesis's formula for epsilon {self.epsilon:g}; the epsilon stated here is the "
+                "one that this noise gives"
             )
         return guarantee.assuming(*more)
+
+    def _who_is_a_unit(self, problem: Problem) -> str:
+        if self.unit == "cell":
+            return "a cell that two sites know is two units"
+        if problem.is_common:
+            return f"a unit is one of the common {problem.entity!r} entities, with its cells at all sites"
+        return f"a unit is at one site: whoever is in the lists of {problem.entity!r} of two sites is two units"
+
+    def _check_absence(self, problems: Sequence[Problem]) -> None:
+        """Refuse add-remove adjacency for relations in which an absent unit would have cells: zeros."""
+        for relation in (relation for problem in problems for relation in problem.private):
+            if self.adjacency == "add-remove" and relation.is_sparse and not relation.stored_only:
+                raise InvalidInputError(
+                    f'observed="stored" for {relation.name!r} with adjacency="add-remove"',
+                    words("cells that are zeros where nothing is stored, so that no unit can be absent"),
+                    'If only the stored cells are known, give observed="stored". If the others are zeros, protect the change '
+                    'of a unit: adjacency="replace-one".',
+                )
+
+    def _check_ranges(self) -> None:
+        """Check the form of `value_range`."""
+        for name in self.value_range if isinstance(self.value_range, Mapping) else ("",):
+            range_of(self.value_range, name)
 
     def _check_settings(self) -> None:
         check_choice(self.unit, "unit", ("user", "cell"))
@@ -309,4 +443,11 @@ class PrivateCoupledFactorization(PrivateFactors):
         for name in ("clip", "step_size", "step_decay"):
             check_positive(getattr(self, name), name)
         check_rate(self.sampling_rate)
+        if self.hyper_prior is not None:
+            if len(self.hyper_prior) != 2:
+                raise InvalidInputError(
+                    "hyper_prior to be two numbers", parameter(self.hyper_prior), "Give (a_0, b_0), as in (1, 0.01)."
+                )
+            for value in self.hyper_prior:
+                check_positive(value, "hyper_prior")
         check_seed(self.random_state)

@@ -1,7 +1,7 @@
 r"""The released factors, and solving one site's own factors given them.
 
-A cell's expectation is :math:`\mu + b_u + \sum_d b^{(d)} + \sum_r \theta_{ur} \prod_d f^{(d)}_r`: biases beside the product of
-factors, since a mean is what survives the strongest noise.
+The expectation of a cell is :math:`\mu + b_u + \sum_d b^{(d)} + \sum_r \theta_{ur} \prod_d f^{(d)}_r`. There are biases beside
+the product of factors because means can still be estimated where the noise is too strong for factors.
 """
 
 from __future__ import annotations
@@ -12,21 +12,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tacit.channel import Outcome
+from tacit.factor.arrays import Floats
+from tacit.factor.coupled.cells import added
 from tacit.factor.coupled.private.budget import CoupledMomentSettings
-from tacit.factor.coupled.private.unit_cells import UnitCells, added
-from tacit.factor.noisy_moments.constants import ENTITY_BIAS, NOISE
-from tacit.factor.noisy_moments.leave_one_out import left_out
-from tacit.factor.noisy_moments.symmetric import Floats
+from tacit.factor.coupled.private.unit_cells import UnitCells
+from tacit.factor.noisy_moments.constants import UNIT_BIAS_VARIANCE, VALUE_VARIANCE
+from tacit.factor.noisy_moments.leave_one_out import leave_one_out
 from tacit.factor.small_solves import ridge_rows
 
 OWN_SWEEPS = 4
+"""Sweeps of the final solution for a site's own factors. Set by hand: they start from the released rows."""
 OWN_VARIANCE = 0.05
-"""Around its noisy value, of a site's own row that the site solves again in the clear."""
+"""Prior variance of a site's own row around its noisy value, when the site solves it again without noise. Set by hand."""
 
 
 @dataclass(frozen=True, eq=False)
 class FixedFactors:
-    """Rows of every factor but one: factors and, last, bias.
+    """Rows of every factor except the protected entity's: factors and, last, bias.
+
+    There may be factors of other sites too; a site's cells use those of its own relation.
 
     Attributes
     ----------
@@ -47,63 +51,72 @@ class FixedFactors:
 
     @property
     def precision(self) -> Floats:
-        """Of the prior of an entity's factors and bias."""
-        return np.append(np.ones(self.size - 1), 1 / ENTITY_BIAS)
+        """Prior precision of an entity's factors and bias."""
+        return np.append(np.ones(self.size - 1), 1 / UNIT_BIAS_VARIANCE)
 
     def product(self, cells: UnitCells, *, without: str | None = None) -> Floats:
-        """Return for every cell the product of the factors of all modes, or of all but one."""
-        found = np.ones((len(cells.values), self.size - 1))
+        """Return, for every cell, the product of the factors of all modes, or of all except `without`."""
+        product = np.ones((len(cells.values), self.size - 1))
         for name, rows in self.rows.items():
-            if name != without:
-                found *= rows[cells.rows[name], :-1]
-        return found
+            if name != without and name in cells.rows:
+                product *= rows[cells.rows[name], :-1]
+        return product
 
     def targets(self, cells: UnitCells) -> Floats:
-        """Return what is left of every value for the entity to explain."""
-        left: Floats = cells.values - self.mean
+        """Return the values minus the mean and the biases of these factors."""
+        targets: Floats = cells.values - self.mean
         for name, rows in self.rows.items():
-            left = left - rows[cells.rows[name], -1]
-        return left
+            if name in cells.rows:
+                targets = targets - rows[cells.rows[name], -1]
+        return targets
 
     def regressors(self, cells: UnitCells) -> Floats:
-        """Return what an entity's factors and bias are multiplied with in every cell."""
+        """Return, for every cell, the regressors of the entity's factors and bias: the product of the factors, and 1."""
         return np.ascontiguousarray(np.concatenate([self.product(cells), np.ones((len(cells.values), 1))], axis=1))
 
     def solve(self, cells: UnitCells) -> Floats:
         """Return every entity's factors and bias, from its own cells."""
         none = np.zeros((0, self.size))
-        found, _, _ = ridge_rows(
+        solved, _, _ = ridge_rows(
             cells.ends, cells.each, self.targets(cells), self.regressors(cells), none, self.precision, self.noise
         )
-        return np.asarray(found)
+        return np.asarray(solved)
 
-    def left_out(self, cells: UnitCells) -> tuple[Floats, Floats]:
-        """Return the same for every cell without that cell, and the cell's error."""
-        return left_out(cells.ends, self.targets(cells), self.regressors(cells), self.precision, self.noise)
+    def spread(self, cells: UnitCells) -> Floats:
+        r"""Return the posterior covariance of every entity's factors and bias given these rows, :math:`(X'X/s^2 + P)^{-1}`."""
+        regressors, size = self.regressors(cells), self.size
+        gram = np.empty((cells.n_entities, size, size))
+        for one in range(size):
+            gram[:, one] = cells.per_entity(regressors * regressors[:, [one]])
+        return np.asarray(np.linalg.inv(gram / self.noise + np.diag(self.precision)))
+
+    def leave_one_out(self, cells: UnitCells) -> tuple[Floats, Floats]:
+        """Return, for every cell, its entity's factors and bias solved without the cell, and the cell's error under them."""
+        return leave_one_out(cells.ends, self.targets(cells), self.regressors(cells), self.precision, self.noise)
 
     def with_own(self, cells: UnitCells, names: Sequence[str]) -> FixedFactors:
-        """Solve the rows that belong to this site alone again, from its data in the clear; the result stays with the site."""
-        side = self
+        """Solve this site's own rows again from its data, without noise; the result stays with the site."""
+        now = self
         for _ in range(OWN_SWEEPS if names else 0):
-            own = side.solve(cells)[cells.entity]
+            own = now.solve(cells)[cells.entity]
             for name in names:
-                product = side.product(cells, without=name) * own[:, :-1]
+                product = now.product(cells, without=name) * own[:, :-1]
                 regressors = np.concatenate([product, np.ones((len(product), 1))], axis=1)
-                here = side.rows[name][cells.rows[name]]
-                errors = side.targets(cells) - own[:, -1] - (product * here[:, :-1]).sum(axis=1)
+                here = now.rows[name][cells.rows[name]]
+                errors = now.targets(cells) - own[:, -1] - (product * here[:, :-1]).sum(axis=1)
                 gram = added(cells.rows[name], regressors[:, :, None] * regressors[:, None, :], cells.sizes[name])
                 linear = added(cells.rows[name], errors[:, None] * regressors, cells.sizes[name])
-                ridge = side.noise / OWN_VARIANCE  # towards the noisy row
-                behind = self.rows[name] - side.rows[name]
-                gram += ridge * np.eye(side.size)
-                step = np.linalg.solve(gram, (linear + ridge * behind)[:, :, None])[:, :, 0]
-                side = replace(side, rows={**side.rows, name: side.rows[name] + step})
-        return side
+                ridge = now.noise / OWN_VARIANCE  # towards the noisy row
+                difference = self.rows[name] - now.rows[name]
+                gram += ridge * np.eye(now.size)
+                step = np.linalg.solve(gram, (linear + ridge * difference)[:, :, None])[:, :, 0]
+                now = replace(now, rows={**now.rows, name: now.rows[name] + step})
+        return now
 
 
 def constant(mean: float, cells: UnitCells, entity: str, settings: CoupledMomentSettings) -> Outcome:
-    """Return the model that knows the mean alone."""
-    rows = {name: np.zeros((size, 1)) for name, size in cells.sizes.items() if name in cells.rows}
+    """Return the model that consists of the mean."""
+    rows = {name: np.zeros((size, 1)) for name, size in cells.sizes.items()}
     own = rows.pop(entity)
-    found = {f"rows:{name}": one for name, one in rows.items()}
-    return Outcome({"mean": mean, "noise": NOISE, "own": own if settings.release_own else None, **found})
+    released = {f"rows:{name}": one for name, one in rows.items()}
+    return Outcome({"mean": mean, "noise": VALUE_VARIANCE, "own": own if settings.release_own else None, **released})

@@ -1,26 +1,23 @@
-"""The cells of one holder sorted by unit, and sums in which each unit's term is formed from its own cells alone."""
+"""The cells of one holder sorted by unit, and sums in which each unit's term is computed from its own cells alone."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import InvalidInputError, Undisclosed, parameter, words
+from tacit.errors import Undisclosed
+from tacit.factor.arrays import Floats, Integers
+from tacit.factor.coupled.cells import added
 from tacit.factor.coupled.private.problem import Problem
 from tacit.factor.coupled.relation import Relation
-from tacit.factor.noisy_moments.symmetric import Floats
-
-Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pairs(Undisclosed):
-    """The cells of one unit at one row of a factor, taken together: a unit moves a row of a sum once.
+    """Pairs of a unit and a row of a factor, each with all cells that the unit has at the row.
 
     Attributes
     ----------
@@ -30,28 +27,19 @@ class Pairs(Undisclosed):
         Of every pair.
     """
 
-    of_cell: Whole
-    unit: Whole
-    row: Whole
+    of_cell: Integers
+    unit: Integers
+    row: Integers
 
     @classmethod
-    def of(cls, unit: Whole, row: Whole, rows: int) -> Pairs:
-        """Find the pairs; where no unit meets a row twice, every cell is one."""
+    def of(cls, unit: Integers, row: Integers, rows: int) -> Pairs:
+        """Group cells into pairs."""
         keys, of_cell = np.unique(unit * rows + row, return_inverse=True)
         return cls(of_cell.astype(np.int64), keys // rows, keys % rows)
 
     def total(self, terms: Floats) -> Floats:
-        """Add up the terms (one row a cell) of every pair."""
+        """Add up the terms (one row per cell) of every pair."""
         return added(self.of_cell, terms, len(self.unit))
-
-
-def added(places: Whole, terms: Floats, size: int) -> Floats:
-    """Add rows of `terms` at their places, in the order of the cells."""
-    flat = terms.reshape(len(terms), math.prod(terms.shape[1:]))
-    sums = np.empty((size, flat.shape[1]))
-    for column in range(flat.shape[1]):
-        sums[:, column] = np.bincount(places, flat[:, column], minlength=size)
-    return sums.reshape(size, *terms.shape[1:])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,22 +50,23 @@ class UnitCells(Undisclosed):
     ----------
     relation : Relation
     coords : ndarray of shape (n, order)
-        As in the relation: this site's own numbering.
+        As in the relation, in this site's own numbering.
     ends : ndarray of int64, shape (entities + 1,)
         The cells of entity u are from ``ends[u]`` up to ``ends[u + 1]``.
     rows : mapping of factor to ndarray
         The row of every cell in the factors over all sites.
     sizes : mapping of factor to int
+        Of all sites' factors, the protected entity's first.
     values : ndarray
-        Scaled to lie between -1 and 1, cut off there.
+        Scaled to the range from -1 to 1, and clipped.
     offset : int
-        Where this site's protected entities begin in their factor over all sites.
+        First row of this site's protected entities in their factor over all sites.
     """
 
     relation: Relation
     coords: NDArray[np.int32]
-    ends: Whole
-    rows: dict[str, Whole]
+    ends: Integers
+    rows: dict[str, Integers]
     sizes: dict[str, int]
     values: Floats
     offset: int
@@ -107,29 +96,29 @@ class UnitCells(Undisclosed):
             coords,
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             rows,
-            {name: problem.sizes[name] for name in relation.factors},
+            {name: problem.sizes[name] for name in (problem.entity, *problem.everywhere)},
             np.clip((values - middle) / half, -1.0, 1.0),
             problem.offsets[problem.entity],
         )
 
     @property
     def n_entities(self) -> int:
-        """How many protected entities this site lists."""
+        """Number of protected entities in this site's list."""
         return len(self.ends) - 1
 
     @property
-    def counts(self) -> Whole:
-        """Cells of every entity."""
+    def counts(self) -> Integers:
+        """Number of cells of every entity."""
         return np.diff(self.ends)
 
     @cached_property
-    def entity(self) -> Whole:
+    def entity(self) -> Integers:
         """The protected entity of every cell, in this site's numbering."""
         return np.repeat(np.arange(self.n_entities), self.counts)
 
     @cached_property
     def each(self) -> NDArray[np.int32]:
-        """0, 1, 2, ...: for kernels that look cells up in a table, where the table has one row a cell."""
+        """0, 1, 2, ...: the index for kernels that take regressors from a table, if the table has one row per cell."""
         return np.arange(len(self.values), dtype=np.int32)
 
     def per_entity(self, terms: Floats) -> Floats:
@@ -138,25 +127,5 @@ class UnitCells(Undisclosed):
 
     @cached_property
     def pairs(self) -> dict[str, Pairs]:
-        """For every factor, entity and row together."""
+        """The pairs of entities and rows, for every factor."""
         return {name: Pairs.of(self.entity, self.rows[name], self.sizes[name]) for name in self.rows}
-
-
-def check_value_range(value_range: object) -> tuple[float, float]:
-    """Return the public least and greatest value; there is no clipping without them."""
-    if value_range is None:
-        raise InvalidInputError(
-            "value_range, the public bounds to which values are clipped",
-            words("none"),
-            "Give them without looking at the data, for example value_range=(1, 5): without a bound there is no privacy.",
-        )
-    try:
-        pair: Any = () if isinstance(value_range, str) else value_range
-        least, greatest = (float(end) for end in pair)
-    except (TypeError, ValueError):
-        least = greatest = np.nan
-    if not (np.isfinite([least, greatest]).all() and least < greatest):
-        raise InvalidInputError(
-            "value_range to be two numbers, the lesser one first", parameter(value_range), "For example (0, 1)."
-        )
-    return least, greatest

@@ -1,0 +1,1 @@
+"""Recommenders from clicks, plays and purchases: an item-item regression, without privacy and with privacy per user."""

@@ -1,0 +1,73 @@
+r"""Topics of documents from a noisy mean and covariance: groups of words that occur together more often than by chance.
+
+Documents have few of many words. A normal distribution with their moments, cut off at zero, is a poor model of them: the
+synthetic rows of `tacit.factor.nmf.private` repeat the common words in all topics, and the noise of rare ones. Topics are found
+from the covariance :math:`C` itself. A positive entry :math:`C_{ij}` says that documents with the word i have the word j more
+often than others. Let :math:`C` have its `k` strongest directions only (k topics have a covariance of rank k at most). Then
+
+.. math:: G = \operatorname{diag}(C_{ii} + s)^{-1/2} \max(C - N, 0) \approx W T, \qquad W, T \ge 0
+
+is factorised, where s is the standard deviation of the noise in an entry of the released matrix, and N that of the noise which is
+left in an entry of C. To first order the directions' entries have independent errors, so that
+
+.. math:: N_{ij} = s \sqrt{h_i + h_j}, \qquad h_i = \sum_{l \le k} u_{li}^2,
+
+with the eigenvectors :math:`u_l`. The rows of G are words; the scale makes them about equally long, but for words whose variance
+is below the noise. The diagonal of the released covariance is not used: how much a word varies by itself says nothing about
+topics, and a common word would be a topic of its own (`tacit.factor.noisy_moments.symmetric.leading_off_diagonal`). The
+threshold, the scale and the number of columns were chosen on Enron, TDT2, Reuters and posts of 20 newsgroups other than those of
+docs/results/nmf.md.
+
+References
+----------
+O. Levy, Y. Goldberg. Neural word embedding as implicit matrix factorization. NIPS 2014: the positive part of a centred
+co-occurrence matrix, factorised.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from tacit.channel import on_public_data
+from tacit.factor.nmf.estimator import NMF
+from tacit.factor.noisy_moments.centred import TINY, CentredMoments
+
+TOPIC_COLUMNS = 500
+"""Maximum number of words in the covariance. More words lower the error a little, but bring noise into the topics. Chosen
+between 300 and 500 on two corpora; 700 and 1,000 were tried with earlier variants of the method."""
+
+
+def topics_of(moments: CentredMoments, n_components: int, random_state: int) -> NDArray[np.float64]:
+    """Return the topics of rows with these moments, which have a covariance; all of it is post-processing.
+
+    On columns without a covariance the topics are multiples of the mean, such that the mean row stays what it is. If fewer
+    directions than topics rose above the noise, the last topic is the mean, so that the error is not above the mean's. If there
+    are more topics than columns in the covariance, some are zero.
+    """
+    columns, features = moments.columns, len(moments.mean)
+    with_mean = n_components > 1 and len(moments.values) < n_components
+    size = min(n_components - with_mean, len(columns))
+    values, vectors = moments.values[:size], moments.vectors[:size, columns]
+    covariance = (vectors.T * values) @ vectors
+    scale = 1 / np.sqrt(covariance.diagonal() + moments.noise + TINY)
+    leverage = (vectors**2).sum(axis=0)
+    surplus = np.maximum(covariance - moments.noise * np.sqrt(np.add.outer(leverage, leverage)), 0.0)
+    with on_public_data():
+        for positive in (
+            surplus,
+            np.maximum(covariance, 0.0),
+        ):  # the second if too little is above the noise for all topics
+            if positive.any():
+                found = NMF(size, random_state=random_state).fit(positive * scale[:, None]).components_
+                if found.any(axis=1).all():
+                    break
+    T = np.zeros((n_components, features))
+    T[:size, columns] = found
+    others = np.delete(np.arange(features), columns)
+    weights = nnls(found.T, moments.mean[columns])[0]
+    T[:size, others] = np.outer(weights / max(float(weights @ weights), TINY), moments.mean[others])
+    if with_mean:
+        T[-1] = moments.mean / max(float(np.linalg.norm(moments.mean)), TINY)
+    return T

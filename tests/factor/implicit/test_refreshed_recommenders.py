@@ -1,0 +1,198 @@
+"""Recommenders that are fitted again and again: sums that add up, correlated noise, one charge for a schedule."""
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import tacit
+from tacit import Ledger, PrivateImplicitRecommender
+from tacit.channel import Noisy
+from tacit.errors import InvalidInputError
+from tacit.estimators import scheduled as scheduled_module
+from tacit.privacy.schedules import Schedule
+from tacit.testing import check_neighbours
+
+GENERATOR = np.random.default_rng(0)
+LIKES = np.where(np.arange(24)[None, :] % 3 == np.arange(900)[:, None] % 3, 0.6, 0.1)
+USERS, ITEMS = np.nonzero(GENERATOR.random(LIKES.shape) < LIKES)
+CATALOGUE = list(range(24))
+MODEL = PrivateImplicitRecommender(epsilon=20.0, delta=1e-5, catalogue=CATALOGUE)
+WEEKS = [week == USERS % 3 for week in range(3)]  # every user in one week
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def made(**settings):
+    return clone(MODEL).set_params(**settings)
+
+
+def test_without_noise_a_refit_and_a_schedule_are_the_sums_over_all_users():
+    exact = {"epsilon": np.inf}
+    first = made(**exact).fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    second = made(**exact).refit(USERS[~WEEKS[0]], ITEMS[~WEEKS[0]], previous=first)
+    whole = made(**exact).fit(USERS, ITEMS)
+    np.testing.assert_allclose(second.item_weights_, whole.item_weights_)
+    assert second.n_users_ == whole.n_users_ == 900
+    weekly = made(**exact, schedule=(3,))
+    for week in WEEKS:
+        weekly.partial_fit(USERS[week], ITEMS[week])
+    np.testing.assert_allclose(weekly.item_weights_, whole.item_weights_)
+    np.testing.assert_allclose(weekly.item_pairs_, second.item_pairs_)  # the same direction, from the first week
+    assert weekly.n_users_ == pytest.approx(900)
+
+
+def test_a_refit_pays_for_itself_and_its_noise_adds_up(tmp_path):
+    first = made(insecure_seed=1).fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    first.save(tmp_path / "first")
+    again = made(insecure_seed=2, epsilon=5.0).refit(
+        USERS[~WEEKS[0]], ITEMS[~WEEKS[0]], previous=tacit.load(tmp_path / "first")
+    )
+    alone = made(insecure_seed=2, epsilon=5.0).fit(USERS[~WEEKS[0]], ITEMS[~WEEKS[0]])
+    assert again.pair_noise_ == pytest.approx(np.hypot(first.pair_noise_, alone.pair_noise_))
+    np.testing.assert_allclose(again.item_weights_, first.item_weights_ + alone.item_weights_)
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("clicks", 9.0, 1e-5, unit="user")
+    paid = made(epsilon=5.0, ledger=ledger, dataset="clicks").refit(USERS, ITEMS, previous=first)
+    assert paid.guarantee_.epsilon <= 5.0
+    assert ledger.remaining("clicks").spent == pytest.approx(5.0, rel=1e-3)
+
+
+def test_a_model_may_be_refitted_to_itself_and_a_failed_refit_leaves_nothing():
+    model = made(epsilon=np.inf).fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    model.refit(USERS[~WEEKS[0]], ITEMS[~WEEKS[0]], previous=model)
+    assert model.n_users_ == 900
+    earlier = made(epsilon=np.inf).fit(USERS, ITEMS)
+    with pytest.raises(InvalidInputError):
+        model.refit([1], ["not in the catalogue"], previous=earlier)
+    with pytest.raises(InvalidInputError, match="fitted"):
+        model.save("nowhere")
+
+
+def test_more_weeks_make_better_lists():
+    first = made(epsilon=3.0, insecure_seed=4).fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    last = first
+    for week in WEEKS[1:]:
+        last = made(epsilon=3.0, insecure_seed=5).refit(USERS[week], ITEMS[week], previous=last)
+
+    def right(model):
+        lists = model.rank([[kind, kind + 3] for kind in range(3)], 6)
+        return np.mean([[item % 3 == kind for item in best] for kind, best in enumerate(lists)])
+
+    assert right(last) > right(first) - 0.01
+    assert right(last) > 0.9
+
+
+def test_a_schedule_is_charged_once_and_says_what_it_covers(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("clicks", 9.0, 1e-5, unit="user")
+    model = made(epsilon=5.0, ledger=ledger, dataset="clicks", schedule=(3, 1, 1))
+    guarantees = []
+    for week in WEEKS:
+        model.partial_fit(USERS[week], ITEMS[week])
+        guarantees.append(str(model.guarantee_))
+        assert len(ledger.history("clicks")) == 1
+    assert len(set(guarantees)) == 1
+    assert model.guarantee_.epsilon <= 5.0
+    assert any("all 3 releases" in assumption for assumption in model.guarantee_.assumptions)
+    with pytest.raises(InvalidInputError, match="at most 3 releases"):
+        model.partial_fit(USERS, ITEMS)
+    assert ledger.remaining("clicks").spent == pytest.approx(5.0, rel=1e-3)
+
+
+def test_the_noise_of_each_release_is_that_of_the_schedule():
+    one = made(insecure_seed=1).fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    model = made(insecure_seed=1, schedule=(3,))
+    for release, week in enumerate(WEEKS):
+        model.partial_fit(USERS[week], ITEMS[week])
+        assert model.pair_noise_ == pytest.approx(one.pair_noise_ * Schedule(3).relative_noise(release), rel=1e-3)
+
+
+def test_a_user_moves_the_answers_of_all_releases_together_by_no_more_than_the_bound(monkeypatch):
+    """The terms of all releases, with and without a user of the first week: their distance is one mechanism's sensitivity."""
+    sent = []
+    original = Noisy.exchange
+
+    def recorded(self, asks):
+        sent.append({name: array.copy() for name, array in asks[0].arrays.items()})
+        return original(self, asks)
+
+    monkeypatch.setattr(Noisy, "exchange", recorded)
+
+    def terms(users, items, chosen=None):
+        sent.clear()
+        model = made(insecure_seed=1, schedule=(3,))
+        for week in range(3):
+            if chosen is not None and week == 0:
+                monkeypatch.setattr("tacit.factor.implicit.program.choose_items", lambda *_: chosen)
+            now = users % 3 == week
+            model.partial_fit(users[now], items[now])
+        return copy.deepcopy(sent), model._memory.chosen
+
+    with_user, chosen = terms(USERS, ITEMS)
+    kept = USERS != 3
+    without, _ = terms(USERS[kept], ITEMS[kept], chosen)
+    for name in ("items", "pairs"):
+        moved = [first[name] - second[name] for first, second in zip(with_user, without, strict=True) if name in first]
+        assert len(moved) == 3
+        assert (
+            0.8 * Schedule(3).sensitivity
+            < np.linalg.norm(np.concatenate(moved))
+            <= Schedule(3).sensitivity * (1 + 1e-9)
+        )
+
+
+def test_a_failed_release_leaves_the_earlier_model(monkeypatch):
+    model = made(schedule=(3,)).partial_fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    before = model.item_weights_.copy()
+    with pytest.raises(InvalidInputError):
+        model.partial_fit([1], ["not in the catalogue"])
+    monkeypatch.setattr(scheduled_module, "run", lambda *_: (_ for _ in ()).throw(RuntimeError))
+    with pytest.raises(RuntimeError):
+        model.partial_fit(USERS[WEEKS[1]], ITEMS[WEEKS[1]])
+    monkeypatch.undo()
+    assert np.array_equal(model.item_weights_, before)
+    assert len(model.recommend(int(USERS[WEEKS[0]][0]), 3)) == 3
+    model.partial_fit(USERS[WEEKS[1]], ITEMS[WEEKS[1]])
+    assert not np.array_equal(model.item_weights_, before)
+
+
+def test_a_neighbour_of_a_refit_and_of_a_schedule():
+    first = made(insecure_seed=1).fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+
+    def released(model):
+        return {name: getattr(model, name) for name in model._released}
+
+    def refit(data):
+        return released(made(insecure_seed=2).refit(*data, previous=first))
+
+    def start(data):
+        return released(made(insecure_seed=2, schedule=(12, 2, 4)).partial_fit(*data))
+
+    more = np.r_[[-1] * 24, USERS], np.r_[CATALOGUE, ITEMS]
+    check_neighbours(refit, more, (USERS, ITEMS), unit=0)
+    check_neighbours(start, more, (USERS, ITEMS), unit=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: made(schedule=()).partial_fit(USERS, ITEMS), "releases"),
+        (lambda: made(schedule=(52, 52, 1)).partial_fit(USERS, ITEMS), "few of the releases"),
+        (lambda: made().refit(USERS, ITEMS, previous=made()), "fitted"),
+        (
+            lambda: made(catalogue=CATALOGUE[::-1]).refit(USERS, ITEMS, previous=made().fit(USERS, ITEMS)),
+            "catalogue of the earlier",
+        ),
+    ],
+)
+def test_refused(call, words):
+    with pytest.raises(InvalidInputError, match=words):
+        call()

@@ -1,0 +1,118 @@
+"""Topics of documents that arrive over time: exact running moments, one charge, the sensitivity of all releases together."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from tacit import Ledger, PrivateNMF
+from tacit.channel import Clear, Noisy, run
+from tacit.errors import InvalidInputError
+from tacit.estimators.scheduled import ScheduledSums
+from tacit.factor.nmf.scheduled import SPLIT, scheduled_moments_program
+from tacit.privacy.schedules import Schedule
+from tacit.testing import check_neighbours
+
+GENERATOR = np.random.default_rng(0)
+TOPICS = np.kron(np.eye(3), np.ones(5)) / np.sqrt(5)
+ROWS = GENERATOR.dirichlet(np.full(3, 0.2), size=6000) @ TOPICS
+WEEKS = np.array_split(ROWS, 4)
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def test_without_noise_the_moments_are_those_of_all_rows_so_far():
+    memory = ScheduledSums(Schedule(4), SPLIT)
+    for week in range(4):
+        program = scheduled_moments_program(WEEKS[week], memory, row_norm=1.0, max_columns=50)
+        found = run(program, Clear()).public["moments"]
+        so_far = np.concatenate(WEEKS[: week + 1])
+        assert found.count == pytest.approx(len(so_far))
+        np.testing.assert_allclose(found.mean, so_far.mean(axis=0))
+        covariance = (found.vectors.T * found.values) @ found.vectors
+        np.testing.assert_allclose(covariance, np.cov(so_far.T, bias=True), atol=1e-9)
+
+
+def test_a_year_of_topics_for_one_budget(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("documents", 9.0, 1e-5)
+    model = PrivateNMF(3, epsilon=8.0, delta=1e-5, schedule=(4,), ledger=ledger, dataset="documents")
+    for week in WEEKS:
+        model.partial_fit(week)
+        assert len(ledger.history("documents")) == 1
+    assert model.guarantee_.epsilon <= 8.0
+    assert any("all 4 releases" in assumption for assumption in model.guarantee_.assumptions)
+    cosines = model.components_ @ TOPICS.T / np.linalg.norm(model.components_, axis=1, keepdims=True)
+    assert cosines.max(axis=0).min() > 0.9
+    with pytest.raises(InvalidInputError, match="at most 4 releases"):
+        model.partial_fit(ROWS[:10])
+
+
+@pytest.mark.slow
+def test_a_row_moves_the_answers_of_all_releases_together_by_no_more_than_the_bound(monkeypatch):
+    sent = []
+    original = Noisy.exchange
+
+    def recorded(self, asks):
+        sent.append({name: array.copy() for name, array in asks[0].arrays.items()})
+        return original(self, asks)
+
+    monkeypatch.setattr(Noisy, "exchange", recorded)
+    fixed = {}
+
+    def terms(weeks):
+        sent.clear()
+        model = PrivateNMF(3, epsilon=8.0, schedule=(4,), insecure_seed=1)
+        for place, week in enumerate(weeks):
+            if place == 1:
+                fixed.setdefault("memory", model._memory.fixed)
+            model.partial_fit(week)
+            if fixed:
+                model._memory.fixed = fixed["memory"]
+        return list(sent)
+
+    longest = np.vstack([WEEKS[0], np.eye(1, 15) * 9.0])  # clipped to norm 1
+    without = terms(WEEKS)
+    first_of_without = without[1]["second"].shape
+    with_row = terms([longest, *WEEKS[1:]])
+    assert with_row[1]["second"].shape == first_of_without
+    reach = Schedule(4).sensitivity
+    moved = [
+        first["total"] - second["total"] for first, second in zip(with_row, without, strict=True) if "total" in first
+    ]
+    assert 0.99 * reach < np.linalg.norm(np.concatenate(moved)) <= reach * (1 + 1e-9)
+
+
+def test_a_neighbour_of_the_first_release():
+    def fit(rows):
+        model = PrivateNMF(3, epsilon=20.0, schedule=(4,), insecure_seed=1).partial_fit(rows)
+        return {name: getattr(model, name) for name in model._released if hasattr(model, name)}
+
+    for row in (np.zeros((1, 15)), np.full((1, 15), 1e6), np.eye(1, 15)):
+        check_neighbours(fit, np.vstack([WEEKS[0], row]), WEEKS[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: PrivateNMF(2, schedule=(52, 52)).partial_fit(ROWS), "few of the releases"),
+        (lambda: PrivateNMF(2, schedule=(4,), method="rounds").partial_fit(ROWS), "method='moments'"),
+    ],
+)
+def test_refused(call, words):
+    with pytest.raises(InvalidInputError, match=words):
+        call()
+
+
+def test_there_is_no_partial_fit_without_a_schedule():
+    """Tools of scikit-learn call `partial_fit` wherever there is one."""
+    assert not hasattr(PrivateNMF(2), "partial_fit")
+    assert hasattr(PrivateNMF(2, schedule=(4,)), "partial_fit")
+    with pytest.raises(AttributeError) as refused:
+        PrivateNMF(2).partial_fit(ROWS)
+    assert "Set schedule=" in str(refused.value.__cause__)
