@@ -1,4 +1,4 @@
-"""Networks that are built, and networks that are refused before anything is charged."""
+"""Networks that can be built, and networks that are refused before any charge."""
 
 import numpy as np
 import pytest
@@ -44,6 +44,7 @@ def test_layers_that_do_not_are_accepted(layer):
     assert {value.dtype for value in network.parameters()} == {torch.float64}
 
 
+@pytest.mark.slow
 def test_the_module_given_is_left_alone():
     module = with_layer(nn.Tanh())
     before = [value.detach().clone() for value in module.parameters()]

@@ -1,4 +1,4 @@
-"""Dropout rates, calibration errors and the thesis's noise, against values worked out by hand."""
+"""Dropout rates, calibration errors and the thesis's noise, against values computed by hand."""
 
 import math
 

@@ -30,6 +30,7 @@ def private():
     return regressor(20, epsilon=3.0, n_samples=4).fit(X[TRAIN], Y[TRAIN])
 
 
+@pytest.mark.slow
 def test_without_clipping_or_noise_a_linear_model_is_least_squares():
     model = regressor(
         epsilon=math.inf, clip=1e6, step_size=5e5, sampling_rate=1.0, epochs=2000, step_decay=0.0, prior=1e6
@@ -54,6 +55,7 @@ def test_clipped_totals_are_the_sum_of_clipped_gradients_of_half_the_squared_err
     assert torch.allclose(totals["gradient"], expected)
 
 
+@pytest.mark.slow
 def test_the_guarantee_is_the_target_and_says_what_is_public(private):
     assert private.guarantee_.holds
     assert 2.9 < private.guarantee_.epsilon <= 3.0
@@ -61,6 +63,7 @@ def test_the_guarantee_is_the_target_and_says_what_is_public(private):
     assert private.score(X[TEST], Y[TEST]) > 0.9
 
 
+@pytest.mark.slow
 def test_predictions_do_not_depend_on_the_units(private):
     seeded = {"epsilon": 3.0, "insecure_seed": 1}
     first = regressor(6, **seeded).fit(X, Y)
@@ -88,6 +91,7 @@ def test_several_targets_keep_their_columns():
     assert model.score(X, both) > 0.9
 
 
+@pytest.mark.slow
 def test_targets_beyond_the_bounds_are_cut_off_and_counted():
     wild = Y.copy()
     wild[:30] = 1e9

@@ -1,4 +1,4 @@
-"""The front end sees one image at a time, and wavelets that see no constant."""
+"""The front end treats each image alone, and its wavelets have mean zero."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_each_image_is_transformed_by_itself():
 
 
 def test_images_pass_one_at_a_time(monkeypatch):
-    """In a batch, rounding may depend on the position: an image that comes or goes would change the features of others."""
+    """In a batch, rounding may depend on the position: adding or removing an image would change the features of others."""
     passed, transform = [], wavelets._transformed
 
     def watched(images):

@@ -1,4 +1,4 @@
-"""What a module may not do is found before anything is charged; what it may do is trained with the right gradients."""
+"""Unsuitable modules are detected before any charge; suitable ones are trained with the right gradients."""
 
 import copy
 from typing import ClassVar
@@ -25,7 +25,7 @@ QUICK = {"epsilon": 2.0, "delta": 1e-6, "epochs": 1.0, "sampling_rate": 0.5, "cl
 
 
 class Layered(nn.Module):
-    """A linear layer, and something done to the rows before it."""
+    """A linear layer, preceded by an operation on the rows."""
 
     def __init__(self):
         super().__init__()
@@ -65,7 +65,7 @@ class NormalisedWhileTraining(Layered):
 
 
 class StatisticsWhileTraining(Layered):
-    """Rows do not mix within a call, but what is kept of them changes the next one."""
+    """Rows do not mix within a call, but the module keeps values of them that change the next call."""
 
     def __init__(self):
         super().__init__()
@@ -94,7 +94,7 @@ class RunningMeanInPlace(RunningMean):
 
 
 class KeepsRows(Layered):
-    """What it keeps is no tensor of torch, and is used much later."""
+    """It keeps something other than a tensor, and uses it much later."""
 
     def __init__(self):
         super().__init__()
@@ -270,7 +270,7 @@ class SinglePrecision(nn.Module):
 
 
 class SequenceFirst(nn.Module):
-    """Its inner outputs have another axis first, as long as the number of rows tried."""
+    """Its inner outputs have another axis first, of the same length as the number of rows in the trial."""
 
     def __init__(self):
         super().__init__()
@@ -324,6 +324,7 @@ ACCEPTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_gradients_of_what_is_accepted_are_those_of_plain_autograd(name):
@@ -357,6 +358,7 @@ def test_gradients_of_what_is_accepted_are_those_of_plain_autograd(name):
     assert torch.equal(given, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("name", ["in place", "in place by a function", "GRU", "LSTM", "item", "branches", "dropout"])
 def test_what_is_accepted_is_fitted_charged_saved_and_used(name, ledger, tmp_path):
@@ -378,6 +380,7 @@ def engine_of(module):
     return learner.engine
 
 
+@pytest.mark.slow
 def test_the_fast_engines_are_used_where_they_are_right():
     assert engine_of(in_place(True)) is Engine.CHAIN
     assert engine_of(InPlaceFunction()) is Engine.VMAP
@@ -417,7 +420,7 @@ def test_gradients_that_depend_on_the_batch_are_taken_one_by_one(monkeypatch):
 
 
 def test_one_example_that_is_clipped_wrongly_is_enough(monkeypatch):
-    """A fast path may be right for nearly all examples: they are compared one by one, not in total."""
+    """A fast path may be right for nearly all examples: gradients are compared one by one, not in total."""
     honest = Learner.vmapped
 
     def wrong_for_small_rows(self, rows, targets):
@@ -483,7 +486,7 @@ class RootModule(nn.Module):
 
 
 class FailsForMany(Layered):
-    """A look-up that fails for rows that the trial draws, but not for the few that it differentiates first."""
+    """A lookup that fails for rows that the trial draws, but not for the few that it differentiates first."""
 
     def change(self, x):
         places = torch.where(x.sum(dim=1, keepdim=True) > 1.5, 9, 1)
@@ -530,3 +533,25 @@ def test_a_regressor_is_tried_too(ledger):
     assert ledger.remaining("rows").spent == 0
     model = PrivateBayesianRegressor(module=Recurrent(nn.GRU), **settings).fit(X, X[:, :2])
     assert model.predict(X).shape == (120, 2)
+
+
+class HoldsAResult(nn.Module):
+    """A module with a tensor that is the result of a computation; torch does not let such tensors be copied."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 2)
+        self.doubled = self.layer.weight * 2
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def test_a_module_that_cannot_be_copied_is_refused_before_anything_is_charged(ledger):
+    with pytest.raises(RuntimeError):
+        copy.deepcopy(HoldsAResult())
+    model = PrivateBayesianClassifier(module=HoldsAResult(), ledger=ledger, dataset="rows", **QUICK)
+    with pytest.raises(InvalidInputError, match=r"copy\.deepcopy can copy; got a HoldsAResult.*nothing was charged"):
+        model.fit(X, Y)
+    assert ledger.remaining("rows").spent == 0
+    assert not hasattr(model, "guarantee_")

@@ -1,7 +1,9 @@
-"""Without PyTorch the rest of tacit works, and this part says what to install."""
+"""Without PyTorch the rest of tacit works, and the networks' error says what to install."""
 
 import subprocess
 import sys
+
+import pytest
 
 WITHOUT = """
 import importlib.util
@@ -32,6 +34,7 @@ except ImportError as error:
     assert python(code).stdout.split() == ["True", "2"]
 
 
+@pytest.mark.slow
 def test_the_rest_works():
     code = "import sys, numpy, tacit; tacit.NMF(2).fit(numpy.ones((4, 3))); print('torch' in sys.modules)"
     assert python(code).stdout.strip() == "False"

@@ -7,14 +7,14 @@ padded with zeros to multiples of `LANES`, so that every row goes through the sa
 independent of their position and of each other is checked bit for bit, on random rows, for every network on the machine
 that runs it (`Chain.is_batch_invariant`). Where it does not, a block is one row.
 
-The forward and backward passes are in float32. Their results are converted to float64 before anything is computed from
-them: losses, norms, clipped gradients and totals are in float64.
+The forward and backward passes are in float32. Losses and norms are computed from their results in float64.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,6 +26,8 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Maps scores (n, n_outputs) and targets (n or n, n_outputs) to one loss per example."""
 
 BLOCK, LANES = 128, 16
+"""Rows per product, and the multiple to which widths are padded: 16 float32 numbers fill the widest vector registers. Set by
+hand; they affect speed only."""
 
 SIMPLE = (
     nn.Linear,
@@ -45,20 +47,25 @@ SIMPLE = (
 
 @dataclass(frozen=True, repr=False)
 class ForwardBackward(Undisclosed):
-    """Results of a forward and a backward pass, one row per example, in float64.
+    """Results of a forward and a backward pass, one row per example.
 
     Attributes
     ----------
     inputs, slopes : dict of str to tensor of shape (n_examples, width)
-        By layer: what goes into it, and the gradient of the loss with respect to what comes out of it.
+        By layer: what goes into it, and the gradient of the loss with respect to what comes out of it; in the precision of
+        the passes.
     squares : dict of str to tensor of shape (n_examples,)
-        By parameter: the squared norm of the example's gradient.
+        By parameter: the squared norm of the example's gradient, in float64.
+    largest : tensor of shape (n_examples,)
+        The largest squared norm of these inputs and slopes, in float64.
     losses : tensor of shape (n_examples,)
+        In float64.
     """
 
     inputs: dict[str, torch.Tensor]
     slopes: dict[str, torch.Tensor]
     squares: dict[str, torch.Tensor]
+    largest: torch.Tensor
     losses: torch.Tensor
 
 
@@ -86,13 +93,14 @@ class Chain:
             torch.zeros(after, before, dtype=dtype) for before, after in zip(self._ends, self._ends[1:], strict=False)
         ]
         self._biases = [torch.zeros(after, dtype=dtype) for after in self._ends[1:]]
+        self._memory: dict[str, torch.Tensor] = {}
 
     @classmethod
     def of(cls, network: nn.Module, parameters: dict[str, Any], dtype: torch.dtype = torch.float32) -> Chain | None:
         """Return the chain if the network is one: only layers in `SIMPLE`, each used once, without shared parameters.
 
         Subclasses of these layers may compute something else, and in-place layers overwrite what is still needed: a
-        network with either is no chain.
+        network with either is not a chain.
         """
         if type(network) is nn.Linear:
             parts: dict[str, nn.Module] = {"": network}
@@ -118,10 +126,47 @@ class Chain:
                     bias[: layer.out_features] = layer.bias
 
     def passed(self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss) -> ForwardBackward:
-        """Run forward and backward, block by block, with the weights of the last `copy_weights`."""
-        places = [slice(start, start + self.block) for start in range(0, len(rows), self.block)]
-        blocks = [self._block(rows[place], targets[place], loss) for place in places]
-        return blocks[0] if len(blocks) == 1 else _joined(blocks)
+        """Run forward and backward, block by block, with the weights of the last `copy_weights`.
+
+        The results are kept in memory that the next call overwrites: fresh memory would take as long as the backward pass.
+        """
+        first = next(iter(self.layers))
+        joined = ForwardBackward({}, {}, {}, self.memory("largest", (len(rows),), torch.float64), torch.zeros(0))
+        losses = []
+        for name, layer in self.layers.items():
+            joined.slopes[name] = self.memory(f"slopes {name}", (len(rows), layer.out_features), self.dtype)
+            own = name == first and rows.dtype is self.dtype  # nothing to keep: these are the rows
+            joined.inputs[name] = (
+                rows if own else self.memory(f"inputs {name}", (len(rows), layer.in_features), self.dtype)
+            )
+            for kind in ("weight", "bias"):
+                joined.squares[name + kind] = self.memory(f"squares {name}{kind}", (len(rows),), torch.float64)
+        for start in range(0, len(rows), self.block):
+            place = slice(start, start + self.block)
+            block = self._block(rows[place], targets[place], loss)
+            losses.append(block.losses)
+            joined.largest[place] = block.largest
+            for kept, found in (
+                (joined.inputs, block.inputs),
+                (joined.slopes, block.slopes),
+                (joined.squares, block.squares),
+            ):
+                for name, numbers in found.items():
+                    if kept[name] is not rows:
+                        kept[name][place] = numbers
+        return replace(joined, losses=torch.cat(losses))
+
+    def memory(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """Return memory that is used again under the same name; its numbers are arbitrary."""
+        size = math.prod(shape)
+        if name not in self._memory or self._memory[name].numel() < size or self._memory[name].dtype is not dtype:
+            self._memory[name] = torch.empty(size, dtype=dtype)
+        return self._memory[name][:size].view(shape)
+
+    def scores(self, rows: torch.Tensor) -> torch.Tensor:
+        """Run at most a block of rows forward, with the weights of the last `copy_weights`; return scores in float64."""
+        with torch.no_grad():
+            return self._forward(rows)[2][: len(rows), : self._outputs].double()
 
     def is_batch_invariant(self) -> bool:
         """Return whether random rows give the same bits in another order and among other rows, with random weights."""
@@ -146,52 +191,50 @@ class Chain:
     def _block(self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss) -> ForwardBackward:
         """Run one block. Everything that is computed from an example has the same shape, however many rows there are."""
         count = len(rows)
-        current = torch.zeros(self.block, self._ends[0], dtype=self.dtype)
-        current[:count, : rows.shape[1]] = rows
         padded_targets = targets.new_zeros(self.block, *targets.shape[1:])
         padded_targets[:count] = targets
+        with torch.enable_grad():
+            inputs, outputs, last = self._forward(rows)
+            losses = loss(last[:, : self._outputs].double(), padded_targets)
+            slopes = torch.autograd.grad(losses.sum(), outputs)
+        results = ForwardBackward({}, {}, {}, torch.zeros(count, dtype=torch.float64), losses.detach()[:count])
+        for (name, layer), padded_a, padded_g in zip(self.layers.items(), inputs, slopes, strict=True):
+            # one example's gradient is the outer product of g and a (for the bias: g), so its norm is |g| |a| (or |g|)
+            a, g = padded_a[:, : layer.in_features], padded_g[:, : layer.out_features]
+            a_squared, g_squared = (torch.linalg.vector_norm(rows.double(), dim=1).square() for rows in (a, g))
+            results.inputs[name], results.slopes[name] = a[:count], g[:count]
+            results.squares[f"{name}weight"] = (g_squared * a_squared)[:count]
+            results.squares[f"{name}bias"] = g_squared[:count]
+            torch.maximum(results.largest, torch.maximum(a_squared, g_squared)[:count], out=results.largest)
+        return results
+
+    def _forward(self, rows: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
+        """Return what goes into the fully connected layers and what comes out of them, and the scores; all padded."""
+        current = torch.zeros(self.block, self._ends[0], dtype=self.dtype)
+        current[: len(rows), : rows.shape[1]] = rows
         inputs: list[torch.Tensor] = []
         outputs: list[torch.Tensor] = []
         weights = zip(self._weights, self._biases, strict=True)
-        with torch.enable_grad():
-            for name, part in self._parts.items():
-                if name in self.layers:
-                    inputs.append(current.detach())
-                    weight, bias = next(weights)
-                    current = torch.addmm(bias, current, weight.T)
-                    if not outputs:  # the weights take no gradient here, so the first output has no history: start one
-                        current.requires_grad_()
-                    outputs.append(current)
-                else:
-                    current = part(current)
-            losses = loss(current[:, : self._outputs].double(), padded_targets)
-            slopes = torch.autograd.grad(losses.sum(), outputs)
-        found = ForwardBackward({}, {}, {}, losses.detach()[:count])
-        for (name, layer), padded_a, padded_g in zip(self.layers.items(), inputs, slopes, strict=True):
-            # one example's gradient is the outer product of g and a (for the bias: g), so its norm is |g| |a| (or |g|)
-            a, g = padded_a[:, : layer.in_features].double(), padded_g[:, : layer.out_features].double()
-            a_squared, g_squared = (torch.linalg.vector_norm(rows, dim=1).square() for rows in (a, g))
-            found.inputs[name], found.slopes[name] = a[:count], g[:count]
-            found.squares[f"{name}weight"] = (g_squared * a_squared)[:count]
-            found.squares[f"{name}bias"] = g_squared[:count]
-        return found
+        for name, part in self._parts.items():
+            if name in self.layers:
+                inputs.append(current.detach())
+                weight, bias = next(weights)
+                current = torch.addmm(bias, current, weight.T)
+                if not outputs:  # the weights take no gradient here, so the first output has no history: start one
+                    current.requires_grad_()
+                outputs.append(current)
+            else:
+                current = part(current)
+        return inputs, outputs, current
 
 
 def _padded(width: int) -> int:
     return -(-width // LANES) * LANES
 
 
-def _joined(blocks: list[ForwardBackward]) -> ForwardBackward:
-    def along(kind: str) -> dict[str, torch.Tensor]:
-        return {name: torch.cat([getattr(block, kind)[name] for block in blocks]) for name in getattr(blocks[0], kind)}
-
-    losses = torch.cat([block.losses for block in blocks])
-    return ForwardBackward(along("inputs"), along("slopes"), along("squares"), losses)
-
-
 def _equal(part: ForwardBackward, whole: ForwardBackward, selection: torch.Tensor) -> bool:
     """Return whether the results of some rows are, bit for bit, those that they had among all rows."""
-    pairs = [(part.losses, whole.losses)]
+    pairs = [(part.losses, whole.losses), (part.largest, whole.largest)]
     for some, every in ((part.inputs, whole.inputs), (part.slopes, whole.slopes), (part.squares, whole.squares)):
         pairs += [(some[name], every[name]) for name in every]
     return all(torch.equal(one, other[selection]) for one, other in pairs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from tacit.estimators.base import public, released
+from tacit.neural.fallback import ClassFrequencies
 from tacit.neural.gradients import classification_loss
 from tacit.neural.inputs import checked_labels
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork
@@ -27,8 +28,8 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
 
     Parameters
     ----------
-    hidden : sequence of int, default=(1000,)
-        Widths of the hidden layers; ``()`` is a linear model.
+    hidden : sequence of int, optional
+        Widths of the hidden layers; ``()`` is a linear model. If not given: ``()`` behind a front end, ``(100,)`` without one.
     epsilon, delta : float
         Privacy loss and failure probability of the **whole** fit. ``epsilon=inf`` adds no noise and has no guarantee.
     module : torch.nn.Module, optional
@@ -39,20 +40,23 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     method : {"dropout", "sgld", "dp-sgd"}, default="dropout"
         "dropout": the privacy noise is the noise of the sampler (Ermis 2020, algorithm 3, corrected). "sgld": the Langevin
         noise of the step is added to it. "dp-sgd": a constant step, and only the last weights (Abadi et al. 2016).
-    features : {None, "scattering"}
-        A fixed front end for images, which is not fitted to data (`tacit.neural.scattering`).
+    features : {"auto", "scattering", None}, default="auto"
+        A fixed front end for images, which is not fitted to data (`tacit.neural.scattering`). "auto": scattering where `X` is
+        a stack or a list of images, or `image_shape` is given, and there is no `module`; None for the pixels.
     image_shape : tuple of int, optional
-        Height and width of the images; by default they are taken to be square.
+        Height and width of the images that the rows are; with "scattering" they are taken to be square without it.
     feature_range : pair, default=(0.0, 1.0)
         Public lowest and highest value of the features, each one number or one number per feature; values are clipped to
         them.
     classes : sequence
         All labels that may occur. Required unless ``epsilon=inf``: they must be known without looking at `y`, and a row
         with another label is refused. Without privacy the default is the labels that occur in `y`.
-    epochs : float, default=10
+    epochs : float, optional
         Expected number of passes over the data; there are ``epochs / sampling_rate`` steps.
-    sampling_rate : float, default=0.1
-        Probability with which each example takes part in a step.
+    sampling_rate : float, optional
+        Probability with which each example takes part in a step. If neither is given, there are 100 steps, at a rate from
+        0.1 (epsilon up to 1) to 0.5 for which sampling costs little (`tacit.neural.program.rate_for`). If only one is
+        given, the other is a rate of 0.1 or 10 epochs.
     clip : float, default=1.0
         Largest L2 norm of one example's gradient.
     step_size, step_decay, momentum, prior, n_samples
@@ -61,12 +65,12 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
         Clip and noise each layer by itself, each with an equal part of the budget, instead of all weights jointly.
     accounting : {"sound", "DPD-AC", "DPD-zCDP"}, default="sound"
         How the noise is chosen. The thesis's formulas are for comparison only; `guarantee_` says what they really cost.
-    progress : callable, optional
-        Called after every step with the number of steps done.
     adjacency, max_units, ledger, dataset, insecure_seed
         See `PrivateMoments`.
     random_state : int, default=0
         Seed for the start and the Langevin noise. Not secret: the privacy noise does not use it.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
@@ -75,6 +79,11 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     classes_ : ndarray
     count_ : float
         Noisy number of examples.
+    baseline_ : ndarray of shape (n_classes,)
+        Logarithms of the class frequencies, from noisy numbers of examples.
+    scale_ : float
+        How far the network is trusted beyond the class frequencies: 1 entirely, 0 not at all (`tacit.neural.fallback`). It
+        follows from noisy gains, which are measured after the training.
     dropout_rate_ : dict of str to float
         Mean and quantiles of the dropout rates that the last step's noise amounts to (`tacit.neural.dropout_rates`).
     step_noise_ : float
@@ -89,12 +98,13 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
 
     Privacy
     -------
-    Unit: one row with its label. What leaves: a noisy number of rows, and per step one noisy total of clipped gradients
-    over a Poisson sample. Why the bound holds: an example's gradient is computed from that example and the released
-    weights alone, in float32 for chains of fully connected layers and in float64 otherwise. It is converted to float64,
-    clipped to norm `clip`, and added in float64. A gradient that is not finite contributes zero, and so does an example
-    that is not in the sample. Classes and ranges are public. Everything else (predictions, averages over samples, dropout
-    rates) is post-processing.
+    Unit: one row with its label. What leaves: the noisy numbers of rows, of all classes and of each; per step one noisy
+    total of clipped gradients over a Poisson sample; and noisy totals of bounded gains (`tacit.neural.fallback`). Why the
+    bound holds: an example's gradient is computed from that example and the released weights alone, in float32 for chains
+    of fully connected layers and in float64 otherwise. It is converted to float64, clipped to norm `clip`, and added in
+    float64. A gradient that is not finite contributes zero, and so does an example that is not in the sample. An example's
+    gains follow from it and from released values, and are clipped in the same way. Classes and ranges are public.
+    Everything else (the start, the scale, predictions, averages over samples, dropout rates) is post-processing.
 
     References
     ----------
@@ -116,9 +126,10 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
 
     _loss = staticmethod(classification_loss)
     _random_targets = staticmethod(_random_labels)
+    _fallback = ClassFrequencies()
+    _without_inputs = "the class frequencies"
     _assuming = ("the classes are public", *PUBLIC)
 
-    hidden: Sequence[int] = public(default=(1000,), kw_only=False)
     classes: Any = public(default=None)
     step_size: float = public(default=2.0)
     classes_: NDArray[Any] = released()
@@ -133,13 +144,11 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of every class for every row: the average over the posterior samples."""
-        found = [probabilities.mean(axis=0) for probabilities in self._sampled_probabilities(X)]
-        return np.concatenate(found)
+        return np.concatenate([probabilities.mean(axis=0) for probabilities in self._sampled_probabilities(X)])
 
     def predict_spread(self, X: Any) -> NDArray[np.float64]:
         """Return the standard deviation of every class's probability over the posterior samples."""
-        found = [probabilities.std(axis=0) for probabilities in self._sampled_probabilities(X)]
-        return np.concatenate(found)
+        return np.concatenate([probabilities.std(axis=0) for probabilities in self._sampled_probabilities(X)])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of every row."""

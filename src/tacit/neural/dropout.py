@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.validation import check_non_negative
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""The quantiles of the rates in `dropout_rate_`."""
 
 
 def dropout_rates(weights: ArrayLike, noise: float) -> NDArray[np.float64]:
@@ -37,7 +38,7 @@ def dropout_rates(weights: ArrayLike, noise: float) -> NDArray[np.float64]:
 def summarise_rates(weights: ArrayLike, noise: float) -> dict[str, float]:
     """Return the mean and the quantiles of the dropout rates, by name."""
     rates = dropout_rates(weights, noise).ravel()
-    found = {"mean": float(rates.mean())}
+    summary = {"mean": float(rates.mean())}
     for quantile, value in zip(QUANTILES, np.quantile(rates, QUANTILES), strict=True):
-        found[f"q{round(100 * quantile):02d}"] = float(value)
-    return found
+        summary[f"q{round(100 * quantile):02d}"] = float(value)
+    return summary

@@ -5,28 +5,39 @@ the gradient g with respect to its output, so its norm is :math:`|g|\,|a|` and i
 total is then one matrix product with the rows of g scaled, :math:`\sum_i c_i g_i a_i^\top` (Goodfellow 2015). The gradients
 of other networks are formed, for a few examples at a time by `torch.func`, or one by one by plain autograd.
 
-Each example's gradient is converted to float64 before its norm is computed; norms, clipping and totals are in float64. A
-gradient whose norm is not a finite number contributes exactly zero. Nothing that is computed for one example depends on
-which other examples are in the batch: `tacit.neural.trial` checks this before a network is trained.
+Norms are computed in float64. So are clipping and totals, except for the totals of chains of fully connected layers, which
+are added up as `tacit.neural.buckets` describes. A gradient whose norm is not a finite number contributes exactly zero.
+Nothing that is computed for one example depends on which other examples are in the batch: `tacit.neural.trial` checks this
+before a network is trained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
 from tacit.errors import Undisclosed
+from tacit.neural.buckets import LARGEST, add_outer_products, bucket_count, buckets_of, is_accurate
 from tacit.neural.chain import BLOCK, Chain, Loss
+from tacit.neural.fallback import MEASURED, Fallback
 
 MOST_NUMBERS = 2**24
 """Largest number of gradient entries that are formed at a time (128 MB)."""
+
+BUCKETS_AT_ONCE = 8
+"""Number of buckets whose examples pass through a chain together. Their blocks are then nearly full."""
+SCORED_AT_ONCE = 32 * BLOCK
+"""Number of examples whose scores are kept at a time, for all posterior samples. It affects memory only."""
 
 
 class Engine(Enum):
@@ -75,6 +86,8 @@ class Learner:
         Maps scores and targets to one loss per example.
     per_layer : bool
         Clip the gradient of each layer by itself instead of the whole gradient.
+    last_bias : torch.nn.Parameter, optional
+        Of a layer whose weights start at zero: with it, the network can start from any scores that are equal for all rows.
 
     Attributes
     ----------
@@ -82,8 +95,15 @@ class Learner:
         `Engine.ONE_BY_ONE` until `tacit.neural.trial.choose_engine` has found a faster one that is right.
     """
 
-    def __init__(self, network: nn.Module, loss: Loss = classification_loss, *, per_layer: bool = False) -> None:
-        self.network, self.loss = network, loss
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: Loss = classification_loss,
+        *,
+        per_layer: bool = False,
+        last_bias: nn.Parameter | None = None,
+    ) -> None:
+        self.network, self.loss, self._last_bias = network, loss, last_bias
         self.parameters = {name: value for name, value in network.named_parameters() if value.requires_grad}
         self.per_layer = per_layer
         self.groups = _groups(self.parameters, per_layer)
@@ -125,10 +145,61 @@ class Learner:
                 value.copy_(vector[start : start + value.numel()].reshape(value.shape))
                 start += value.numel()
 
+    def start_from(self, scores: torch.Tensor) -> None:
+        """Let the network give these scores to every row, if it is one that can."""
+        if self._last_bias is not None:
+            with torch.no_grad():
+                self._last_bias.copy_(scores)
+
+    def gains(
+        self,
+        X: NDArray[np.float32],
+        targets: torch.Tensor,
+        samples: NDArray[np.float32],
+        fallback: Fallback,
+        baseline: torch.Tensor,
+    ) -> NDArray[np.float64]:
+        """Add up by how much the examples are predicted better than by the baseline (`Fallback.gains`).
+
+        Privacy
+        -------
+        An example's gains follow from that example and released values alone, to the bit: examples pass in blocks of one
+        shape, or one by one where the network is not a chain. They are added in float64.
+        """
+        total = np.zeros(len(MEASURED))
+        for start in range(0, len(X), SCORED_AT_ONCE):
+            place = slice(start, start + SCORED_AT_ONCE)
+            scores = torch.stack([self._separate_scores(X[place], sample, len(baseline)) for sample in samples])
+            for first in range(0, scores.shape[1], BLOCK):
+                some = scores[:, first : first + BLOCK]
+                count = some.shape[1]
+                padded_scores = torch.zeros(len(samples), BLOCK, len(baseline), dtype=torch.float64)
+                padded_scores[:, :count] = some
+                padded_targets = targets.new_zeros(BLOCK, *targets.shape[1:])
+                padded_targets[:count] = targets[place][first : first + BLOCK]
+                total += fallback.gains(padded_scores, padded_targets, baseline)[:count].numpy().sum(axis=0)
+        return total
+
+    def buckets(self, X: NDArray[np.float32], expected: float, clip: float) -> torch.Tensor | None:
+        """Return the bucket of every example for fast totals, if they are possible (`tacit.neural.buckets`).
+
+        Parameters
+        ----------
+        X : array
+            All examples; each one's bucket follows from that example alone.
+        expected : float
+            Expected number of examples in a step: public or released.
+        clip : float
+        """
+        suits = self.chain is not None and self.chain.dtype is torch.float32 and clip >= 1 / LARGEST
+        return buckets_of(X, bucket_count(expected)) if suits and is_accurate() else None
+
     def clipped_totals(
-        self, rows: torch.Tensor, targets: torch.Tensor, clip: float
+        self, rows: torch.Tensor, targets: torch.Tensor, clip: float, buckets: torch.Tensor | None = None
     ) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """Add up the clipped gradients of the examples.
+
+        With `buckets`, adding or removing an example changes the totals by up to ``clip * (1 + ROUNDING)``.
 
         Returns
         -------
@@ -141,10 +212,12 @@ class Learner:
         losses = [torch.zeros(0, dtype=torch.float64)]
         if self.chain is not None:
             self.chain.copy_weights()
+        if buckets is not None:
+            return totals, self._add_buckets(totals, rows, targets, clip, buckets)
         for start in range(0, len(rows), self.block):
             place = slice(start, start + self.block)
             if self.engine is Engine.CHAIN:
-                losses.append(self._add_outer_products(totals, rows[place], targets[place], clip))
+                losses.append(self._add_outer_products(totals, rows[place], targets[place], clip, None))
             else:
                 losses.append(self._add(totals, self.gradients(rows[place], targets[place]), clip))
         return totals, torch.cat(losses)
@@ -154,6 +227,24 @@ class Learner:
         with torch.no_grad():
             output: torch.Tensor = self.network(rows.clone())  # a module may overwrite its input
             return output
+
+    def _separate_scores(self, X: NDArray[np.float32], weights: NDArray[np.float32], width: int) -> torch.Tensor:
+        """Return the outputs of rows for these weights: in blocks of one shape for a chain, otherwise one by one.
+
+        The outputs of a row for which the network fails are not numbers.
+        """
+        self.set_weights(torch.from_numpy(weights.astype(np.float64)))
+        scores = torch.full((len(X), width), torch.nan, dtype=torch.float64)
+        if self.chain is not None:
+            self.chain.copy_weights()
+            for start in range(0, len(X), self.chain.block):
+                place = slice(start, start + self.chain.block)
+                scores[place] = self.chain.scores(torch.from_numpy(X[place]))
+            return scores
+        for row, given in zip(torch.from_numpy(X).double(), scores, strict=True):
+            with suppress(Exception):  # it depends on this example alone, and the others must not be affected
+                given.copy_(self.scores(row[None])[0])
+        return scores
 
     def gradients(self, rows: torch.Tensor, targets: torch.Tensor) -> Gradients:
         """Form the gradients of at most `block` examples."""
@@ -208,10 +299,10 @@ class Learner:
         """Return one example's gradient in float64, by parameter, and its loss: the definition that all engines follow."""
         with torch.enable_grad():
             loss = self.loss(self.network(row.double()[None].clone()).double(), target[None])[0]
-            found = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
+            gradients = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
         parts = {
             name: torch.zeros_like(value) if part is None else part.double()
-            for (name, value), part in zip(self.parameters.items(), found, strict=True)
+            for (name, value), part in zip(self.parameters.items(), gradients, strict=True)
         }
         return parts, float(loss.detach())
 
@@ -228,31 +319,66 @@ class Learner:
             totals[group] += factors[group] @ flat.masked_fill_(dropped[:, None], 0.0)
         return gradients.losses.masked_fill(dropped, torch.nan)
 
-    def _add_outer_products(
-        self, totals: dict[str, torch.Tensor], rows: torch.Tensor, targets: torch.Tensor, clip: float
+    def _add_buckets(
+        self,
+        totals: dict[str, torch.Tensor],
+        rows: torch.Tensor,
+        targets: torch.Tensor,
+        clip: float,
+        buckets: torch.Tensor,
     ) -> torch.Tensor:
+        order = torch.argsort(buckets, stable=True)
+        ends = torch.bincount(buckets).cumsum(0).tolist() if len(buckets) else []
+        losses = torch.zeros(len(rows), dtype=torch.float64)
+        start = 0
+        for end in [*ends[BUCKETS_AT_ONCE - 1 :: BUCKETS_AT_ONCE], len(rows)]:
+            some, start = order[start:end], end
+            if len(some):
+                found = self._add_outer_products(totals, rows[some], targets[some], clip, buckets[some])
+                losses[some] = found
+        return losses
+
+    def _add_outer_products(
+        self,
+        totals: dict[str, torch.Tensor],
+        rows: torch.Tensor,
+        targets: torch.Tensor,
+        clip: float,
+        buckets: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Add the clipped gradients: bucket by bucket where they are given, otherwise in float64."""
         assert self.chain is not None
         passed = self.chain.passed(rows, targets, self.loss)
         squares = {group: _added(passed.squares[name] for name in names) for group, names in self.groups.items()}
         factors = _clip_factors(squares, clip)
         dropped = ~_all_finite(squares)
+        if bool(dropped.any()):  # zero times infinity would not be zero
+            for layer in passed.slopes:
+                passed.slopes[layer].masked_fill_(dropped[:, None], 0.0)
+                passed.inputs[layer] = passed.inputs[layer].masked_fill(dropped[:, None], 0.0)
+        large = torch.nonzero((passed.largest > LARGEST**2) & ~dropped)[:, 0]
         for group, names in self.groups.items():
-            for layer in {_split(name)[0] for name in names}:  # a layer's weights and bias are clipped together
-                passed.slopes[layer].mul_(factors[group][:, None])
-                if bool(dropped.any()):  # zero times infinity would not be zero
-                    passed.slopes[layer].masked_fill_(dropped[:, None], 0.0)
-                    passed.inputs[layer].masked_fill_(dropped[:, None], 0.0)
-        for group, names in self.groups.items():
+            factor = factors[group].masked_fill(dropped, 0.0)[:, None]
             start = 0
-            for name in names:
-                layer, kind = _split(name)
-                shape = self.parameters[name].shape
-                place = totals[group][start : start + shape.numel()].view(shape)
-                start += shape.numel()
-                if kind == "weight":
-                    place.addmm_(passed.slopes[layer].T, passed.inputs[layer])
-                else:
-                    place += passed.slopes[layer].sum(dim=0)
+            for layer in {_split(name)[0]: None for name in names}:  # a layer's weights and bias are clipped together
+                a, g = passed.inputs[layer], passed.slopes[layer]
+                exact = slice(None) if buckets is None else large
+                apart = g[exact].double() * factor[exact]
+                if buckets is not None:
+                    g.mul_(factor.float())[large] = 0.0
+                for kind in [_split(name)[1] for name in names if _split(name)[0] == layer]:
+                    shape = self.parameters[layer + kind].shape
+                    place = totals[group][start : start + shape.numel()].view(shape)
+                    start += shape.numel()
+                    if kind == "bias":
+                        place += apart.sum(dim=0)
+                        if buckets is not None:
+                            place += g.sum(dim=0, dtype=torch.float64)
+                        continue
+                    place.addmm_(apart.T, a[exact].double())
+                    if buckets is not None:
+                        product = self.chain.memory(f"product {layer}", tuple(shape), torch.float32)
+                        add_outer_products(place, g, a, buckets, product)
         return passed.losses.masked_fill(dropped, torch.nan)
 
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.neural.wavelets import scattering
-from tacit.validation import check_choice
+from tacit.estimators.input import checked_range
+from tacit.neural.wavelets import LEAST_SIDE, scattering
+from tacit.validation import check_choice, refuse_dates
 
-FEATURES = ("scattering",)
+FEATURES = ("auto", "scattering")
 
 
 def as_rows(X: Any) -> tuple[Any, tuple[int, int] | None]:
@@ -28,21 +29,6 @@ def as_rows(X: Any) -> tuple[Any, tuple[int, int] | None]:
     if isinstance(X, np.ndarray) and X.ndim == 3:
         return X.reshape(len(X), -1), (int(X.shape[1]), int(X.shape[2]))
     return X, None
-
-
-def checked_range(given: Any, n_features: int, name: str = "feature_range") -> NDArray[np.float64]:
-    """Return the public lowest and highest value of every feature (or target) as two rows."""
-    try:
-        low, high = (np.broadcast_to(np.asarray(side, np.float64), n_features) for side in given)
-    except (TypeError, ValueError):
-        low = high = np.full(n_features, np.nan)
-    if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
-        raise InvalidInputError(
-            f"{name} to be the lowest and the highest value (two numbers, or two lists of {n_features}), low < high",
-            parameter(given),
-            f"Give {name}=(low, high), known without looking at the data.",
-        )
-    return np.stack([low, high])
 
 
 def random_rows(feature_range: NDArray[np.float64], count: int, random: np.random.Generator) -> NDArray[np.float64]:
@@ -70,15 +56,23 @@ def prepare_inputs(
     return scattering(scaled, (int(shape[0]), int(shape[1]))), clipped_fraction
 
 
-def checked_features(features: Any, shape: Any, n_features: int) -> tuple[int, int] | None:
-    """Check the front end and the images' shape; without a shape, images are taken to be square."""
+def checked_features(
+    features: Any, shape: Any, n_features: int, *, own_module: bool
+) -> tuple[str | None, tuple[int, int] | None]:
+    """Return the front end and the images' shape.
+
+    "auto" is scattering for rows that are known to be images and large enough for it, unless the network is the user's own.
+    For "scattering", rows without a shape are taken to be square images.
+    """
+    given = None if shape is None else _checked_shape(shape, n_features)
     if features is None:
-        return None if shape is None else _checked_shape(shape, n_features)
+        return None, given
     check_choice(features, "features", FEATURES)
-    if shape is None:
-        side = int(n_features**0.5 + 0.5)
-        shape = (side, side)
-    return _checked_shape(shape, n_features)
+    if features == "auto":
+        suits = given is not None and min(given) >= LEAST_SIDE and not own_module
+        return ("scattering" if suits else None), given
+    side = int(n_features**0.5 + 0.5)
+    return "scattering", given or _checked_shape((side, side), n_features)
 
 
 def _checked_shape(shape: Any, n_features: int) -> tuple[int, int]:
@@ -185,6 +179,7 @@ def checked_targets(y: Any, n_rows: int, target_range: Any) -> tuple[NDArray[np.
             parameter(None),
             "This estimator requires y to be passed, but the target y is None.",
         )
+    refuse_dates(y, "targets")
     try:
         given = np.asarray(y, np.float64)
     except (TypeError, ValueError):

@@ -22,7 +22,7 @@ MIXING = (nn.modules.batchnorm._BatchNorm,)
 """Layers that compute statistics over the batch: one example would change what all others contribute."""
 
 
-def perceptron(n_inputs: int, hidden: Sequence[int], n_outputs: int, random_state: int) -> nn.Module:
+def perceptron(n_inputs: int, hidden: Sequence[int], n_outputs: int, random_state: int) -> nn.Sequential:
     """Build a network of fully connected layers with tanh between them.
 
     Bounded activations keep the gradients of examples similar in size, so that clipping loses less (Papernot et al. 2021).

@@ -1,10 +1,11 @@
-"""What classifiers and regressors share: checking parameters, fitting, and the scores of every posterior sample."""
+"""The base of classifiers and regressors: checks of parameters, planning, fitting, and the scores of posterior samples."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,16 +14,17 @@ from numpy.typing import NDArray
 
 from tacit.channel import Plan
 from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
-from tacit.estimators.base import learned, public, released, withheld
-from tacit.estimators.input import validated
+from tacit.estimators.base import learned, public, released
+from tacit.estimators.input import checked_range, validated
 from tacit.estimators.private import PrivateFit
+from tacit.estimators.verdict import RELEASED, Concern, about_losses
 from tacit.neural.dropout import summarise_rates
-from tacit.neural.feasible import feasible_plan, published_plan
+from tacit.neural.fallback import LEAST_SCALE, Fallback, shrunk
 from tacit.neural.gradients import Learner
-from tacit.neural.inputs import as_rows, checked_features, checked_range, prepare_inputs, random_rows
+from tacit.neural.inputs import as_rows, checked_features, prepare_inputs, random_rows
 from tacit.neural.network import PREDICTED_AT_ONCE, perceptron, prepared
-from tacit.neural.program import Training, training_program
-from tacit.neural.published import ACCOUNTINGS
+from tacit.neural.program import LEAST_RATE, STEPS, Training, rate_for, training_program
+from tacit.neural.published import ACCOUNTINGS, published_noise
 from tacit.neural.trial import ROWS, check_module, choose_engine
 from tacit.validation import (
     check_choice,
@@ -34,6 +36,58 @@ from tacit.validation import (
     check_seed,
 )
 
+MOST_NOISE = 2.0**16
+"""Largest noise multiplier that the exact sampler supports, for networks of any size."""
+
+
+def feasible_plan(
+    epsilon: float, delta: float, training: Training, *, adjacency: str, max_units: int, layers: int = 1
+) -> Plan:
+    """Return the plan of a training run; refuse one whose noise exceeds the gradients for any data.
+
+    This follows from public numbers alone: if the least noise that keeps all steps within epsilon exceeds
+    ``sampling_rate * max_units``, then it exceeds the total of a whole batch of clipped gradients, in every direction.
+    """
+    most = min(MOST_NOISE, training.sampling_rate * max_units)
+    try:
+        plan = Plan.for_budget(epsilon, delta, steps=training.split, adjacency=adjacency)
+    except InvalidInputError as error:
+        if "reachable" not in error.expected:
+            raise
+        raise _too_small(epsilon, training, most, "none: the accountant cannot show it for any noise") from error
+    noise = plan.multiplier(1 / layers)
+    if noise > most:
+        raise _too_small(
+            epsilon, training, most, f"a smallest feasible noise of {noise:.4g} clipped gradients per step"
+        )
+    return plan
+
+
+def published_plan(plan: Plan, name: str, training: Training) -> Plan:
+    """Return the plan with the noise that the thesis prescribes for this epsilon, and warn about it."""
+    warnings.warn(
+        f"The noise of {name} is for comparison with the thesis. guarantee_ will say what it really costs, which is not "
+        f"epsilon {plan.epsilon:g}.",
+        PrivacyWarning,
+        stacklevel=4,
+    )
+    noise = published_noise(name, plan.epsilon, plan.delta, training.steps, training.sampling_rate)
+    return replace(plan, noise_multiplier=noise)
+
+
+def _too_small(epsilon: float, training: Training, most: float, got: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"noise of at most {most:.4g} clipped gradients (sampling_rate * max_units) in each of {training.steps} steps at rate "
+        f"{training.sampling_rate:g} within epsilon {epsilon:g}",
+        words(got),
+        "Use fewer steps (epochs), larger batches (sampling_rate), or a larger epsilon. Nothing was charged.",
+    )
+
+
+DEFAULT_EPOCHS = 10.0
+"""Where only the sampling rate is given."""
+DEFAULT_HIDDEN = (100,)
+"""Widths of the hidden layers for rows without a front end."""
 METHODS = ("dropout", "sgld", "dp-sgd")
 PUBLIC = ("the range of the features is public", "the network's start is public")
 
@@ -42,17 +96,18 @@ class PrivateNetwork(PrivateFit):
     """A network trained with noisy gradient steps on rows within a public range.
 
     A subclass has a `_loss` of (scores, targets) that returns one number per example, random targets for the trial before
-    the fit (`_random_targets`), and the assumptions of its guarantee (`_assuming`).
+    the fit (`_random_targets`), what is predicted without inputs (`_fallback`, in words `_without_inputs`), and the
+    assumptions of its guarantee (`_assuming`).
     """
 
-    hidden: Sequence[int] = public(default=(), kw_only=False)
+    hidden: Sequence[int] | None = public(default=None, kw_only=False)
     module: Any = public(default=None, in_file=False)
     method: str = public(default="dropout")
-    features: str | None = public(default=None)
+    features: str | None = public(default="auto")
     image_shape: tuple[int, int] | None = public(default=None)
     feature_range: Any = public(default=(0.0, 1.0))
-    epochs: float = public(default=10.0)
-    sampling_rate: float = public(default=0.1)
+    epochs: float | None = public(default=None)
+    sampling_rate: float | None = public(default=None)
     clip: float = public(default=1.0)
     step_size: float = public(default=1.0)
     step_decay: float = public(default=0.25)
@@ -61,11 +116,13 @@ class PrivateNetwork(PrivateFit):
     n_samples: int = public(default=10)
     per_layer: bool = public(default=False)
     accounting: str = public(default="sound")
-    progress: Callable[[int], None] | None = withheld(default=None)
     random_state: int = public(default=0)
     weights_: NDArray[np.float32] = released()
     count_: float = released()
+    baseline_: NDArray[np.float64] = released()
+    scale_: float = released()
     feature_range_: NDArray[np.float64] = released()
+    features_: str | None = released()
     hidden_: list[int] | None = released()
     image_shape_: list[int] | None = released()
     n_features_in_: int = released()
@@ -76,7 +133,27 @@ class PrivateNetwork(PrivateFit):
     dropped_fraction_: float = learned()
     _loss: ClassVar[staticmethod[[torch.Tensor, torch.Tensor], torch.Tensor]]
     _random_targets: ClassVar[staticmethod[[int, int, np.random.Generator], NDArray[Any]]]
+    _fallback: ClassVar[Fallback]
+    _without_inputs: ClassVar[str]
     _assuming: ClassVar[tuple[str, ...]]
+
+    def _concerns(self) -> list[Concern]:
+        losses = vars(self).get("loss_curve_", ()) if self.guarantee_.holds else ()
+        return [*self._about_scale(), *about_losses(losses)]
+
+    def _about_scale(self) -> list[Concern]:
+        """Say that the predictions do not depend on the inputs, or hardly."""
+        if self.scale_ > LEAST_SCALE:
+            return []
+        almost = "almost " if self.scale_ > 0 else ""
+        return [
+            Concern(
+                f"The network falls back: its predictions are {almost}{self._without_inputs}, whatever the inputs, because no "
+                "gain from the inputs was seen through the noise.",
+                "Give more examples or a larger epsilon; for images, use a front end (features='scattering').",
+                RELEASED,
+            )
+        ]
 
     def _rows(self, X: Any) -> tuple[Any, tuple[int, int] | None]:
         """Return the checked rows, and the shape of the images if `X` is a stack or a list of them."""
@@ -86,34 +163,41 @@ class PrivateNetwork(PrivateFit):
     def _learn(self, X: Any, rows: Any, shape: tuple[int, int] | None, targets: NDArray[Any], n_outputs: int) -> None:
         training = self._training()
         limits = checked_range(self.feature_range, rows.shape[1])
-        shape = checked_features(self.features, self.image_shape or shape, rows.shape[1])
-        inputs, clipped_fraction = prepare_inputs(rows, limits, self.features, shape)
-        learner = self._learner(inputs.shape[1], n_outputs, self.hidden)
+        self.features_, shape = checked_features(
+            self.features, self.image_shape or shape, rows.shape[1], own_module=self.module is not None
+        )
+        hidden = self.hidden
+        if hidden is None:
+            hidden = () if self.features_ == "scattering" else DEFAULT_HIDDEN
+        inputs, clipped_fraction = prepare_inputs(rows, limits, self.features_, shape)
+        learner = self._learner(inputs.shape[1], n_outputs, hidden)
         self._try_out(learner, limits, shape, n_outputs)
         plan = self._noise_plan(training, learner)
         self.feature_range_, self.clipped_fraction_ = limits, clipped_fraction
         self.image_shape_ = None if shape is None else list(shape)
-        self.hidden_ = None if self.module is not None else [int(width) for width in self.hidden]
-        outcome = self._run(X, training_program(learner, inputs, targets, training, self.progress), plan)
+        self.hidden_ = None if self.module is not None else [int(width) for width in hidden]
+        program = training_program(learner, inputs, targets, training, self._fallback, n_outputs)
+        outcome = self._run(X, program, plan)
         if plan is not None:
             self.guarantee_ = self.guarantee_.assuming(*self._assuming)
         self.weights_, self.count_ = outcome.public["weights"], outcome.public["count"]
+        self.baseline_, self.scale_ = outcome.public["baseline"], outcome.public["scale"]
         self.loss_curve_, self.dropped_fraction_ = outcome.private["loss_curve"], outcome.private["dropped"]
-        self._describe_noise(training, outcome.public["gradient_noise"])
+        self._describe_noise(training, outcome.public["gradient_noise"], inputs.shape[1])
 
     def _training(self) -> Training:
         check_epsilon(self.epsilon, infinite=True)
         check_choice(self.method, "method", METHODS)
         check_choice(self.accounting, "accounting", ACCOUNTINGS)
         check_count(self.n_samples, "n_samples")
-        rate = check_rate(self.sampling_rate)
+        rate, steps = self._rate_and_steps()
         if not 0 <= check_non_negative(self.momentum, "momentum") < 1:
             raise InvalidInputError(
                 "momentum to be at least 0 and below 1", parameter(self.momentum), "Use 0.9, or 0 for none."
             )
         plain = self.method == "dp-sgd"
         return Training(
-            steps=max(1, round(check_positive(self.epochs, "epochs") / rate)),
+            steps=steps,
             sampling_rate=rate,
             clip=check_positive(self.clip, "clip"),
             step_size=check_positive(self.step_size, "step_size"),
@@ -125,19 +209,35 @@ class PrivateNetwork(PrivateFit):
             random_state=check_seed(self.random_state),
         )
 
+    def n_steps(self) -> int:
+        """Return the number of steps that a fit takes."""
+        return self._rate_and_steps()[1]
+
+    def _rate_and_steps(self) -> tuple[float, int]:
+        """Return the sampling rate and the number of steps; where neither rate nor epochs are given, those for the budget."""
+        if self.sampling_rate is None and self.epochs is None:
+            return rate_for(self.epsilon, self.delta), STEPS
+        rate = LEAST_RATE if self.sampling_rate is None else check_rate(self.sampling_rate)
+        epochs = DEFAULT_EPOCHS if self.epochs is None else check_positive(self.epochs, "epochs")
+        return rate, max(1, round(epochs / rate))
+
     def _learner(self, n_inputs: int, n_outputs: int, hidden: Sequence[int]) -> Learner:
+        last_bias = None
         if self.module is not None:
             network = prepared(self.module, n_inputs, n_outputs)
         else:
             network = perceptron(n_inputs, hidden, n_outputs, self.random_state)
-        return Learner(network, type(self)._loss, per_layer=self.per_layer)
+            last = network[-1]
+            assert isinstance(last, torch.nn.Linear)
+            last_bias = last.bias
+        return Learner(network, type(self)._loss, per_layer=self.per_layer, last_bias=last_bias)
 
     def _try_out(
         self, learner: Learner, limits: NDArray[np.float64], shape: tuple[int, int] | None, n_outputs: int
     ) -> None:
-        """Find out whether the network can be trained, on random examples: nothing may fail after the charge."""
+        """Check on random examples that the network can be trained: nothing may fail after the charge."""
         random = np.random.default_rng(0)
-        inputs, _ = prepare_inputs(random_rows(limits, ROWS, random), limits, self.features, shape)
+        inputs, _ = prepare_inputs(random_rows(limits, ROWS, random), limits, self.features_, shape)
         rows, targets = torch.from_numpy(inputs), torch.from_numpy(self._random_targets(n_outputs, ROWS, random))
         if self.module is not None:
             check_module(learner, rows.double())
@@ -156,9 +256,9 @@ class PrivateNetwork(PrivateFit):
         )
         return plan if self.accounting == "sound" else published_plan(plan, self.accounting, training)
 
-    def _describe_noise(self, training: Training, noise: float) -> None:
+    def _describe_noise(self, training: Training, noise: float, n_inputs: int) -> None:
         batch, multiplier = training.sampling_rate * self.count_, noise / training.clip
-        last = training.step_scale(noise, self.count_) * training.step_size_at(training.steps - 1)
+        last = training.step_scale(noise, self.count_, n_inputs) * training.step_size_at(training.steps - 1)
         self.step_noise_ = last * multiplier / batch
         self.dropout_rate_ = summarise_rates(self.weights_[-1], self.step_noise_)
         if multiplier > batch:  # last, so that the fit is complete where warnings are errors
@@ -170,7 +270,7 @@ class PrivateNetwork(PrivateFit):
             )
 
     def _sampled_scores(self, X: Any, n_outputs: int) -> Iterator[torch.Tensor]:
-        """Yield the network's outputs (n_samples, n_rows, n_outputs) for some rows at a time."""
+        """Yield the scores (n_samples, n_rows, n_outputs) at the scale `scale_`, for some rows at a time."""
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(self, "weights_")
@@ -184,16 +284,16 @@ class PrivateNetwork(PrivateFit):
         learner: Learner | None = None
         for start in range(0, rows.shape[0], PREDICTED_AT_ONCE):
             some = rows[start : start + PREDICTED_AT_ONCE]
-            inputs, _ = prepare_inputs(some, self.feature_range_, self.features, self.image_shape_)
+            inputs, _ = prepare_inputs(some, self.feature_range_, self.features_, self.image_shape_)
             if learner is None:
                 learner = self._learner(inputs.shape[1], n_outputs, self.hidden_ or ())
                 self._check_size(learner)
             given = torch.from_numpy(inputs).double()
-            found = []
+            scores = []
             for sample in self.weights_:
                 learner.set_weights(torch.from_numpy(sample.astype(np.float64)))
-                found.append(learner.scores(given))
-            yield torch.stack(found)
+                scores.append(learner.scores(given))
+            yield shrunk(torch.stack(scores), torch.from_numpy(self.baseline_), self.scale_)
 
     def _check_size(self, learner: Learner) -> None:
         if learner.size != self.weights_.shape[1]:

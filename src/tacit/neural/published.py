@@ -1,4 +1,4 @@
-"""The accounting that the thesis prints, by name, and what its noise really costs.
+"""The accounting of the thesis (Ermis 2020), by name, and the epsilon that its noise really gives.
 
 These noise levels are for comparison only. The `guarantee_` of a fit that uses one of them is computed from what was
 released, so it states the real epsilon.

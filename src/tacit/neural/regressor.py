@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 
 from tacit.estimators.base import learned, public, released
 from tacit.estimators.input import as_numbers
+from tacit.neural.fallback import MeanTarget
 from tacit.neural.gradients import regression_loss
 from tacit.neural.inputs import checked_targets
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork
@@ -27,8 +28,8 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
 
     Parameters
     ----------
-    hidden : sequence of int, default=(100,)
-        Widths of the hidden layers; ``()`` is a linear model.
+    hidden : sequence of int, optional
+        Widths of the hidden layers; ``()`` is a linear model. If not given: ``()`` behind a front end, ``(100,)`` without one.
     epsilon, delta : float
         Privacy loss and failure probability of the **whole** fit. ``epsilon=inf`` adds no noise and has no guarantee.
     target_range : pair, default=(0.0, 1.0)
@@ -38,14 +39,20 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
         Instead of `hidden`: a network that maps rows to one number per target; see `PrivateBayesianClassifier`.
     method, features, image_shape, feature_range, epochs, sampling_rate, clip, step_size, step_decay, momentum, prior, n_samples
         See `PrivateBayesianClassifier`.
-    per_layer, accounting, progress, adjacency, max_units, ledger, dataset, insecure_seed, random_state
+    per_layer, accounting, adjacency, max_units, ledger, dataset, insecure_seed, random_state
         See `PrivateBayesianClassifier`.
+    verbose : bool, default=False
+        Say on standard error what a fit is doing; see `tacit.show_progress`.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_samples, n_weights)
         The posterior samples.
     target_range_ : ndarray of shape (2, n_targets)
+    baseline_ : ndarray of shape (n_targets,)
+        The noisy mean target, mapped from its range to [-1, 1].
+    scale_ : float
+        How far the network is trusted beyond the mean target; see `PrivateBayesianClassifier`.
     count_, dropout_rate_, step_noise_, guarantee_, loss_curve_, clipped_fraction_, dropped_fraction_
         See `PrivateBayesianClassifier`.
     clipped_target_fraction_ : float
@@ -54,7 +61,8 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
     Privacy
     -------
     Unit: one row with its targets. What leaves, and why the bound holds: as for `PrivateBayesianClassifier`, which is
-    trained in the same way. The ranges of the targets and of the features are public.
+    trained in the same way. Instead of the numbers of rows of the classes, the noisy total of the targets leaves. The
+    ranges of the targets and of the features are public.
 
     References
     ----------
@@ -73,9 +81,10 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
 
     _loss = staticmethod(regression_loss)
     _random_targets = staticmethod(_random_numbers)
+    _fallback = MeanTarget()
+    _without_inputs = "the mean target"
     _assuming = ("the range of the targets is public", *PUBLIC)
 
-    hidden: Sequence[int] = public(default=(100,), kw_only=False)
     target_range: Any = public(default=(0.0, 1.0))
     step_size: float = public(default=0.5)
     target_range_: NDArray[np.float64] = released()
@@ -107,8 +116,8 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
     def _over_samples(
         self, X: Any, reduce: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        found = np.concatenate([reduce(samples) for samples in self._sampled_predictions(X)])
-        return found[:, 0] if self.single_target_ else found
+        predicted = np.concatenate([reduce(samples) for samples in self._sampled_predictions(X)])
+        return predicted[:, 0] if self.single_target_ else predicted
 
     def _sampled_predictions(self, X: Any) -> Iterator[NDArray[np.float64]]:
         """Yield (n_samples, n_rows, n_targets), in the units of the targets, for some rows at a time."""

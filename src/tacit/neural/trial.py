@@ -1,4 +1,4 @@
-"""What is tried before a fit is charged: that the network can be trained, and that its gradients are right.
+"""Checks before a fit is charged: the network can be trained, and its gradients are right.
 
 All of it runs on random rows within the public range, never on private rows, so a refusal says nothing about the data.
 A module is refused if its output for one row depends on other rows, on their number or on earlier calls, in evaluation or
@@ -34,13 +34,15 @@ ROWS = BLOCK
 SINGLE = 7
 """Number of rows that also pass one by one; a prime, so that no layer's width is taken for it."""
 SIZES = (1, 2, 3, 9, 33, 129, 1025, PREDICTED_AT_ONCE)
-"""Batch sizes for which a module must give every row the same output."""
+"""Batch sizes for which a module must give every row the same output: small ones, one more than powers of two, and that of
+predictions."""
 SAME_OUTPUT = 1e-5
-"""Largest difference between these outputs, relative to the largest output: a module may use float32 inside."""
+"""Largest difference between these outputs, relative to the largest output; a module may use float32 internally."""
 AGREEMENT = {torch.float64: 1e-8, torch.float32: 1e-3}
-"""Largest distance of an engine's clipped gradient from that of plain autograd in float64, relative to its norm."""
+"""Largest distance of an engine's clipped gradient from that of plain autograd in float64, relative to its norm; rounding is
+far below it, and a wrong gradient far above."""
 CANCELLED = 1e-4
-"""The same, in units of `AGREEMENT` and relative to the largest gradient: small ones may be differences of large ones."""
+"""The same, in units of `AGREEMENT` and relative to the largest gradient: a small gradient may be a difference of large terms."""
 STIRRED = 0.1
 """Standard deviation of what is added to the weights for a trial: where weights start at zero, many gradients are zero."""
 
@@ -132,7 +134,7 @@ def _gives_clipped_gradients(learner: Learner, rows: torch.Tensor, targets: torc
         norms = [_norm(gradient, names) for names in learner.groups.values()]
         # every other one is clipped to half its norm or less, so that clipping is tried too
         limit = clip if place % 2 else min([clip, *(norm / 2 for norm in norms if 0 < norm < math.inf)])
-        found, _ = learner.clipped_totals(row[None], target[None], limit)
+        totals, _ = learner.clipped_totals(row[None], target[None], limit)
         for (group, names), norm in zip(learner.groups.items(), norms, strict=True):
             flat = torch.cat([gradient[name].flatten() for name in names])
             clipped = [
@@ -140,7 +142,7 @@ def _gives_clipped_gradients(learner: Learner, rows: torch.Tensor, targets: torc
                 for most in (limit, clip)
             ]
             expected_total[group] = expected_total[group] + clipped[1]
-            errors.append(float((found[group] - clipped[0]).norm()))
+            errors.append(float((totals[group] - clipped[0]).norm()))
             sizes.append(float(clipped[0].norm()))
     margins = [tolerance * (size + CANCELLED * max(sizes)) for size in sizes]
     totals, _ = learner.clipped_totals(rows, targets, clip)
@@ -277,7 +279,7 @@ class _LayerPass:
 
 def _layer_passes(network: nn.Module, rows: torch.Tensor) -> list[_LayerPass]:
     """Return the calls of all layers, in the order in which they end; that of the network itself is last."""
-    found: list[_LayerPass] = []
+    passes: list[_LayerPass] = []
 
     def copied(value: Any) -> Any:
         return value.detach().clone() if isinstance(value, torch.Tensor) else None
@@ -289,7 +291,7 @@ def _layer_passes(network: nn.Module, rows: torch.Tensor) -> list[_LayerPass]:
             inputs.append(copied(given[0]) if given else None)
 
         def after(layer: nn.Module, _: Any, output: Any) -> None:
-            found.append(_LayerPass(name, layer, inputs.pop(), copied(output)))
+            passes.append(_LayerPass(name, layer, inputs.pop(), copied(output)))
 
         return before, after
 
@@ -304,7 +306,7 @@ def _layer_passes(network: nn.Module, rows: torch.Tensor) -> list[_LayerPass]:
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return passes
 
 
 def _same(one: torch.Tensor, other: torch.Tensor, margin: float = 0.0) -> bool:

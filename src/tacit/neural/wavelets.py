@@ -29,14 +29,19 @@ from numpy.typing import NDArray
 from tacit.errors import InvalidInputError, parameter
 
 ORIENTATIONS = 8
+"""As in Tramèr & Boneh (2021)."""
 CHANNELS = 1 + 2 * ORIENTATIONS + ORIENTATIONS**2
+"""The average, both scales of the first order, and the second order."""
 STRIDE = 4
+"""2^J pixels for J = 2 scales, as there."""
 LEAST_SIDE = 8
+"""Smaller images would have one average per channel."""
 REACH = 3
 """The wavelets are truncated at this distance: 3.75 standard deviations along the wave, 1.9 across."""
 # the usual Morlet constants: width, central frequency, ratio of the axes
 WIDTH, FREQUENCY, SLANT = 0.8, 3 * math.pi / 4, 0.5
 BLUR = 0.8
+"""Standard deviation of the Gaussian averages, in units of half the stride: that of the wavelets' envelope."""
 SMOOTHED = 1e-4
 """Added to the root mean square that features are divided by, so that an empty image stays empty."""
 
@@ -101,8 +106,8 @@ def _wavelets(channels: torch.Tensor) -> torch.Tensor:
     """Return the absolute values of every channel's wavelet coefficients, one channel per orientation."""
     count, depth, height, width = channels.shape
     padded = torch.nn.functional.pad(channels, (REACH,) * 4, mode="reflect")
-    found = torch.nn.functional.conv2d(padded.reshape(count * depth, 1, *padded.shape[2:]), _bank())
-    sizes = torch.hypot(found[:, :ORIENTATIONS], found[:, ORIENTATIONS:])
+    coefficients = torch.nn.functional.conv2d(padded.reshape(count * depth, 1, *padded.shape[2:]), _bank())
+    sizes = torch.hypot(coefficients[:, :ORIENTATIONS], coefficients[:, ORIENTATIONS:])
     return sizes.reshape(count, -1, height, width)
 
 

@@ -1,0 +1,152 @@
+"""The fallback: bounded gains per example, from that example alone, and a scale that follows from released numbers."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.channel import Clear
+from tacit.neural import PrivateBayesianClassifier
+from tacit.neural.chain import BLOCK
+from tacit.neural.fallback import (
+    LEAST_SCALE,
+    MEASURED,
+    MOST_GAIN,
+    SCALES,
+    SEEN,
+    ClassFrequencies,
+    MeanTarget,
+    chosen_scale,
+    shrunk,
+)
+from tacit.neural.gradients import Learner, regression_loss
+from tacit.neural.network import perceptron
+
+EXTREME = [0.0, 1.0, -30.0, 1e4, 1e300, math.inf, math.nan]
+
+
+@pytest.mark.parametrize("value", EXTREME)
+@pytest.mark.parametrize("fallback", [ClassFrequencies(), MeanTarget()], ids=["classes", "numbers"])
+def test_no_example_gains_or_loses_more_than_the_bound(fallback, value):
+    draw = torch.Generator().manual_seed(0)
+    scores = torch.randn(3, 20, 4, generator=draw, dtype=torch.float64)
+    scores[1, 3:9, 2] = value
+    targets = torch.arange(20) % 4 if isinstance(fallback, ClassFrequencies) else torch.ones(20, 4).double()
+    gains = fallback.gains(scores, targets, torch.zeros(4, dtype=torch.float64))
+    assert gains.shape == (20, len(MEASURED))
+    assert bool((gains.norm(dim=1) <= MOST_GAIN * (1 + 1e-12)).all())
+
+
+def test_the_bound_is_attained_by_a_sure_and_wrong_prediction():
+    scores = torch.tensor([[[1e4, 0.0]]], dtype=torch.float64)
+    gains = ClassFrequencies().gains(scores, torch.tensor([1]), torch.zeros(2, dtype=torch.float64))
+    assert float(gains.norm()) == pytest.approx(MOST_GAIN)
+    assert bool((gains < 0).all())
+
+
+@pytest.mark.parametrize("engine", ["chain", "one by one"])
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_an_examples_gains_have_the_same_bits_in_any_company(kind, engine):
+    random = np.random.default_rng(1)
+    X = random.random((BLOCK + 9, 12), dtype=np.float32)
+    if kind == "classes":
+        fallback, targets, learner = ClassFrequencies(), torch.arange(len(X)) % 3, Learner(perceptron(12, (7,), 3, 0))
+    else:
+        fallback, targets = MeanTarget(), torch.from_numpy(random.uniform(-1, 1, (len(X), 3)))
+        learner = Learner(perceptron(12, (7,), 3, 0), regression_loss)
+    if engine == "chain":
+        assert learner.use_chain()
+    samples = random.normal(size=(4, learner.size)).astype(np.float32)
+    baseline = torch.tensor([0.1, -0.2, 0.3], dtype=torch.float64)
+
+    def gains(place):
+        return learner.gains(X[place], targets[place], samples, fallback, baseline)
+
+    alone = {place: gains([place]) for place in (0, 5, BLOCK, BLOCK + 8)}
+    for others in (slice(1, 5), slice(6, BLOCK - 3), slice(20, BLOCK)):
+        company = np.arange(len(X))[others]
+        for place, own in alone.items():
+            if place in company:
+                continue
+            # sums of a few numbers below 1: differences beyond a unit in the last place would show
+            joined, without = gains(np.append(company, place)), gains(company)
+            assert np.abs(joined - (without + own)).max() < 1e-13
+
+
+def test_the_total_of_the_gains_is_of_the_predictions_that_are_made():
+    random = np.random.default_rng(2)
+    X, y = random.random((300, 5)), random.integers(0, 3, 300)
+    model = PrivateBayesianClassifier(
+        (4,), epsilon=math.inf, classes=range(3), epochs=1.0, step_size=0.1, n_samples=3
+    ).fit(X, y)
+    learner = model._learner(5, 3, (4,))
+    inputs = (2 * X - 1).astype(np.float32)
+    found = learner.gains(
+        inputs, torch.from_numpy(y), model.weights_, ClassFrequencies(), torch.from_numpy(model.baseline_)
+    )
+    truth = np.eye(3)[y]
+    without = ((np.exp(model.baseline_) - truth) ** 2).sum(axis=1)
+    for scale, gain in zip(MEASURED, found, strict=True):
+        model.scale_ = scale
+        errors = ((model.predict_proba(X) - truth) ** 2).sum(axis=1)
+        assert gain == pytest.approx((without - errors).sum(), abs=1e-9)  # no example is near the bound here
+
+
+def test_frequencies_from_counts():
+    fallback = ClassFrequencies()
+    exact = np.exp(fallback.baseline(np.array([30.0, 10.0, 0.0]), 0.0, 40.0))
+    assert exact == pytest.approx(np.array([30.5, 10.5, 0.5]) / 41.5)
+    near = np.exp(fallback.baseline(np.array([3000.0, 1000.0, 0.0]), 1.0, 4000.0))
+    assert near == pytest.approx(np.array([0.75, 0.25, 0.0]), abs=1e-3)
+    for counts in ([-1e6, 1e6], [0.0, 0.0], [-5.0, -5.0, -5.0], [1e12, -1e12, 3.0]):
+        assert np.isfinite(fallback.baseline(np.array(counts), 10.0, 1.0)).all()
+
+
+def test_counts_that_are_noise_give_equal_frequencies():
+    random = np.random.default_rng(0)
+    apart = []
+    for _ in range(50):
+        frequencies = np.exp(ClassFrequencies().baseline(10 + 60 * random.standard_normal(38), 60.0, 380.0))
+        apart.append(np.log(38) + np.log(frequencies).mean())  # minus the divergence from equal frequencies
+    assert np.mean(apart) > -0.1
+
+
+def test_the_mean_target_is_shrunk_by_its_noise():
+    fallback = MeanTarget()
+    assert fallback.baseline(np.array([50.0]), 0.0, 100.0) == pytest.approx(0.5)
+    assert 0 < fallback.baseline(np.array([50.0]), 100.0, 100.0)[0] < 0.2
+    assert np.abs(fallback.baseline(np.array([1e9, -1e9]), 1.0, 1.0)).max() <= 1
+
+
+def test_a_gain_counts_only_beyond_its_noise():
+    assert chosen_scale(np.zeros(5), 1.0) == LEAST_SCALE
+    assert chosen_scale(np.array([SEEN + 0.1, 0.0, 0.0, 0.0, 0.0]), 1.0) == SCALES[0]
+    assert chosen_scale(np.array([SEEN - 0.1, 0.0, 0.0, 0.0, 0.0]), 1.0) == LEAST_SCALE
+    assert chosen_scale(np.array([10.0, 9.5, 3.0, 1.0, 0.0]), 1.0) == SCALES[1]  # nearly as good, and safer
+    assert chosen_scale(np.full(5, -9.0), 1.0) == 0.0
+
+
+def test_scales_of_scores():
+    scores, baseline = torch.tensor([[[4.0, math.inf]]]), torch.tensor([1.0, 2.0])
+    assert shrunk(scores, baseline, 1.0) is scores
+    assert torch.equal(shrunk(scores, baseline, 0.0)[0, 0], baseline)
+    assert float(shrunk(scores, baseline, 0.5)[0, 0, 0]) == 2.5
+
+
+def test_a_network_starts_with_the_class_frequencies(monkeypatch):
+    first = []
+
+    class Noticed(Clear):
+        def exchange(self, asks):
+            first.append(asks[0])
+            return super().exchange(asks)
+
+    random = np.random.default_rng(5)
+    X, y = random.random((500, 4)), (random.random(500) < 0.1).astype(int)
+    monkeypatch.setattr(PrivateBayesianClassifier, "_channel", lambda self, given, plan: Noticed())
+    model = PrivateBayesianClassifier((3,), epsilon=math.inf, classes=(0, 1), epochs=1.0, sampling_rate=1.0).fit(X, y)
+    share = y.mean()
+    assert model.loss_curve_[0] == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share), rel=1e-2)
+    assert first[0].names == ("count", "targets")
+    assert len(first) == 2  # without noise nothing is measured after the training
