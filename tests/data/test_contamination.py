@@ -49,7 +49,7 @@ def test_rows_and_entries_are_drawn_evenly():
         mask = contaminate(np.ones((40, 20)), entries=0.3, random_state=seed).mask
         rows += mask.any(axis=1)
         columns += mask.sum(axis=0)
-    # Drawn without replacement, the counts vary less than the test supposes: it can only be too mild.
+    # Drawn without replacement, the counts vary less than the test supposes: it can only accept too much.
     assert chisquare(rows).pvalue > LEVEL
     assert chisquare(columns).pvalue > LEVEL
 

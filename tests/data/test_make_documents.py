@@ -7,7 +7,7 @@ from scipy.stats import chi2
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
 from tacit.data import Documents, make_documents
-from tacit.data.words import COMMON, THEMES
+from tacit.data.documents import COMMON, THEMES
 from tacit.errors import InvalidInputError
 
 
@@ -22,7 +22,7 @@ def test_same_seed_same_data_other_seed_other_data(default):
     np.testing.assert_array_equal(default.proportions, again.proportions)
     assert (default.counts != other.counts).nnz > 0
     assert not np.array_equal(default.proportions, other.proportions)
-    # The topics are the language, not the draw.
+    # The topics are fixed; they do not depend on the seed.
     np.testing.assert_array_equal(default.topics, other.topics)
 
 
@@ -81,7 +81,7 @@ def test_each_document_follows_its_own_proportions():
     own = np.array([np.isin(data.terms, THEMES[name].split()) for name in data.topic_names])
     shares = data.counts @ own.T / data.counts.sum(axis=1)[:, None]
     error = shares - 0.7 * data.proportions
-    # A share of 400 words has a standard deviation of at most 0.5 / 20.
+    # A fraction of 400 words has a standard deviation of at most 0.5 / 20.
     assert np.abs(error).max() < 5 * 0.025
     assert np.corrcoef(shares.ravel(), data.proportions.ravel())[0, 1] > 0.99
 
@@ -97,7 +97,7 @@ def test_lengths_are_poisson_and_never_zero():
 def test_concentration_sets_how_mixed_a_document_is():
     for concentration in (0.05, 1.0, 20.0):
         shares = make_documents(3000, n_topics=4, concentration=concentration).proportions
-        # The variance of a share of Dirichlet(a, a, a, a) is (1/4)(3/4) / (4a + 1).
+        # The variance of an entry of Dirichlet(a, a, a, a) is (1/4)(3/4) / (4a + 1).
         assert shares.var(axis=0).mean() == pytest.approx(3 / 16 / (4 * concentration + 1), rel=0.1)
 
 

@@ -102,7 +102,7 @@ def test_draws_without_replacement_one_after_the_other(draw):
     users, items = np.divmod(np.sort(found), len(rates))
     np.testing.assert_array_equal(users, np.repeat(np.arange(n_users), 2))
     first, second = items.reshape(-1, 2).T
-    # A pair comes in either order: first i by p_i, then j by p_j out of what is left.
+    # A pair comes in either order: first i by p_i, then j by p_j among the remaining items.
     pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
     expected = [rates[i] * rates[j] * (1 / (1 - rates[i]) + 1 / (1 - rates[j])) for i, j in pairs]
     observed = [int(((first == i) & (second == j)).sum()) for i, j in pairs]
@@ -198,6 +198,7 @@ def test_matrix_holds_exactly_the_ratings():
     assert data.ratings.max() == 2
 
 
+@pytest.mark.slow
 def test_two_million_ratings_without_a_dense_matrix():
     tracemalloc.start()
     data = make_ratings(50_000, 20_000, ratings_per_user=40)

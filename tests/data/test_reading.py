@@ -13,6 +13,7 @@ from scipy.io import mmwrite
 from scipy.sparse import coo_array, csc_matrix, csr_array, save_npz
 
 from tacit.data import read_matrix
+from tacit.data.files import read_columns
 from tacit.errors import InvalidInputError
 
 NUMBERS = np.array([[0.0, 1.5, 2.0], [3.0, 0.0, 0.25]])
@@ -149,7 +150,7 @@ BROKEN = {
     ),
     "turned.mtx": (lambda path: write_mtx_with_terms(path, X=NUMBERS.T), "2 columns.*more or fewer terms.*transpose"),
     "empty.csv": (lambda path: path.write_text(""), "CSV"),
-    "only_names.csv": (lambda path: path.write_text("a,b\n"), "all columns|at least one row"),
+    "only_names.csv": (lambda path: path.write_text("a,b\n"), "at least one row"),
     "ragged.csv": (lambda path: path.write_text("a,b\n1,2\n1,2,3\n"), "CSV"),
     "words.csv": (lambda path: path.write_text("a,town,b\n1,Ulm,2\n"), "numbers.*town"),
     "holes.csv": (lambda path: path.write_text("a,b\n1,\n2,3\n"), "empty cells.*b"),
@@ -172,6 +173,18 @@ def test_broken_files_are_refused_by_name(tmp_path, name):
     with pytest.raises(InvalidInputError, match=f"(?s){said}") as caught:
         read_matrix(tmp_path / name)
     assert name in str(caught.value)
+
+
+def test_columns_are_read_without_any_row(tmp_path):
+    (tmp_path / "a.csv").write_text('name,age\n"an open quote in a row,3\n')
+    assert read_columns(tmp_path / "a.csv") == {"name": "text", "age": "text"}
+    frame = pl.DataFrame({"a": [1], "b": [0.5], "c": ["x"], "d": [True], "e": [date(2024, 1, 1)]})
+    frame.write_parquet(tmp_path / "a.parquet")
+    kinds = {"a": "integer", "b": "number", "c": "text", "d": "boolean", "e": "other"}
+    assert read_columns(tmp_path / "a.parquet") == kinds
+    (tmp_path / "b.csv").write_text("17.5,3\n1,2\n")
+    with pytest.raises(InvalidInputError, match="names of the columns"):
+        read_columns(tmp_path / "b.csv")
 
 
 def test_importing_the_package_loads_no_reader():

@@ -2,7 +2,16 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from tacit.data import TermCounts, make_documents, read_terms, read_texts, term_counts, tfidf
+from tacit.data import (
+    TermCounts,
+    light_stem,
+    make_documents,
+    read_terms,
+    read_texts,
+    stemmed,
+    term_counts,
+    tfidf,
+)
 from tacit.errors import InvalidInputError
 
 
@@ -47,7 +56,7 @@ def test_learned_vocabulary_is_marked_and_counts_are_right():
     assert not result.vocabulary_is_public
     kept = [data.terms.index(term) for term in result.terms]
     np.testing.assert_array_equal(result.counts.toarray(), data.counts.toarray()[:, kept])
-    # scikit-learn's stop words take a few of the common words away, and nothing else is missing.
+    # scikit-learn's stop words remove a few of the common words, and nothing else is missing.
     assert len(data.terms) - 5 < len(kept) <= len(data.terms)
 
 
@@ -61,6 +70,15 @@ def test_limits_on_a_learned_vocabulary():
 def test_vocabulary_that_cannot_be_counted_is_refused(vocabulary):
     with pytest.raises(InvalidInputError, match="vocabulary"):
         term_counts(["moon"], vocabulary=vocabulary)
+
+
+def test_stems_join_singular_and_plural_and_leave_the_rest():
+    words = ["ponies", "caresses", "ties", "houses", "shoes", "goes", "news", "bus", "boss", "ideas", "has", "analysis"]
+    cut = ["pony", "caresse", "ty", "house", "shoes", "goes", "new", "bus", "boss", "idea", "has", "analysis"]
+    assert [light_stem(word) for word in words] == cut
+    assert stemmed("This Dog chases THESE dogs' tails.") == "this dog chase these dog' tail."
+    counts = term_counts([stemmed("star stars"), stemmed("Stars!")], vocabulary=["star"])
+    assert counts.counts.toarray().tolist() == [[2], [1]]
 
 
 def test_texts_without_terms_are_refused():

@@ -1,4 +1,4 @@
-"""Schemas of private tables: what each kind reads, writes and refuses, and files that say so."""
+"""Schemas of private tables: the values that each kind reads, writes and refuses, and schema files."""
 
 import json
 
@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.data import CategoryColumn, IntegerColumn, NumberColumn, TableSchema
-from tacit.data.identifiers import looks_like_identifier
-from tacit.data.schema_draft import draft_schema
+from tacit.data import (
+    AtMost,
+    CategoryColumn,
+    DateColumn,
+    Determines,
+    Implies,
+    IntegerColumn,
+    NumberColumn,
+    TableSchema,
+)
+from tacit.data.schema import draft_schema, looks_like_identifier
 from tacit.errors import InvalidInputError
 
 SECRET = "Zaphod4711"
@@ -22,8 +30,11 @@ SCHEMA = TableSchema(
         "stage": CategoryColumn((3, 1, 2)),
         'odd "name".\t': CategoryColumn((True, False)),
         "weight": CategoryColumn((0.5, 1.0)),
+        "begin": DateColumn("2020-01-01", "2020-12-31"),
+        "end": DateColumn("2020-01-01", "2021-12-31", missing=True),
     },
     left_out=("patient id",),
+    constraints=(AtMost("begin", "end"), Implies("sex", "stage", "f", (1, 2)), Determines("stage", "sex")),
 )
 
 
@@ -36,7 +47,7 @@ def text(*cells):
     [
         (IntegerColumn(0, 9), text("3", "3.0", "-5", "1e9"), [3, 3, 0, 9]),
         (IntegerColumn(0, 9), np.array([3.0, 2.0]), [3, 2]),
-        (NumberColumn(0, 10), text("0", "10", "99", " 4.9 "), [0, 4, 4, 2]),
+        (NumberColumn(0, 10), text("0", "10", "99", " 4.9 "), [0, 10, 10, 4.9]),
         (CategoryColumn(("b", "a")), text("a", "b"), ["a", "b"]),
         (CategoryColumn(("", "a")), text("a", None, ""), ["a", "", ""]),
         (CategoryColumn(("3", "1")), text("1", "3"), ["1", "3"]),
@@ -50,16 +61,13 @@ def text(*cells):
     ],
 )
 def test_cells_are_read_one_by_one(spec, cells, values):
-    size = spec.size(5)
-    codes = spec.codes(cells, size, "column")
-    if isinstance(spec, NumberColumn):
-        assert codes.tolist() == values
-    elif isinstance(spec, CategoryColumn):
-        found = spec.values(codes, np.zeros(len(codes)), size)
+    codes = spec.cells(cells, "column")
+    found = spec.values(codes, np.zeros(len(codes)))
+    if isinstance(spec, CategoryColumn):
         assert found.tolist() == values
         assert [type(value) for value in found.tolist()] == [type(value) for value in values]
-    else:
-        assert codes.tolist() == [value // 2 for value in values]
+    else:  # a cell begins at most a cell's width below the value, and at the value where it has a cell of its own
+        np.testing.assert_allclose(found, values, atol=(spec.high - spec.low) / 250 if spec.step is None else 0)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +92,7 @@ def test_cells_are_read_one_by_one(spec, cells, values):
 )
 def test_cells_that_do_not_fit_are_refused_by_column_and_not_by_value(spec, cells):
     with pytest.raises(InvalidInputError, match="in the column planted") as refused:
-        spec.codes(cells, spec.size(5), "planted")
+        spec.cells(cells, "planted")
     error = refused.value
     while error is not None:  # nothing in the chain of causes either
         assert not {SECRET, "4711", "2.5", "3.0", "yes"} & set(str(error).replace("'", " ").split())
@@ -92,34 +100,112 @@ def test_cells_that_do_not_fit_are_refused_by_column_and_not_by_value(spec, cell
 
 
 @given(
-    low=st.integers(-(2**53), 2**53 - 1),
+    low=st.integers(-(2**52), 2**52),
     width=st.integers(1, 10**6),
-    bins=st.integers(2, 60),
     where=st.floats(0, 1),
     step=st.floats(0, 1),
 )
-def test_integers_fall_into_bins_that_give_them_back(low, width, bins, where, step):
-    spec = IntegerColumn(low, min(low + width, 2**53))
-    size = spec.size(bins)
+def test_integers_fall_into_cells_that_give_them_back(low, width, where, step):
+    spec = IntegerColumn(low, low + width)
     value = low + int(where * (spec.high - low))
-    code = spec.codes(np.array([value]), size, "x")
-    drawn = spec.values(code, np.array([step]), size)
+    code = spec.cells(np.array([value]), "x")
+    drawn = spec.values(code, np.array([step]))
     assert drawn.dtype == np.int64
     assert spec.low <= drawn[0] <= spec.high
-    assert spec.codes(drawn, size, "x") == code
-    assert (np.diff(spec._edges(size)) > 0).all()
+    assert spec.cells(drawn, "x") == code
+    assert 0 <= code[0] < spec.n_cells
+    if width < 256:
+        assert drawn[0] == value
+
+
+@given(
+    low=st.floats(-1e6, 1e6),
+    width=st.floats(1e-3, 1e6),
+    where=st.floats(0, 1),
+    step=st.floats(0, 0.999),
+)
+def test_numbers_fall_into_cells_that_give_them_back(low, width, where, step):
+    spec = NumberColumn(low, low + width)
+    value = min(low + where * width, spec.high)
+    code = spec.cells(np.array([value]), "x")
+    drawn = spec.values(code, np.array([step]))
+    assert spec.low <= drawn[0] <= spec.high
+    assert abs(drawn[0] - value) <= width / 250 * 1.001
+    for bound in (spec.low, spec.high):  # bounds have a cell of their own
+        assert spec.values(spec.cells(np.array([bound]), "x"), np.array([step])) == pytest.approx(bound, rel=1e-12)
+
+
+def test_zero_has_a_cell_of_its_own():
+    spec = NumberColumn(-3, 7)
+    zero = spec.cells(np.array([0.0, 1e-300, -1e-300]), "x")
+    assert len(set(zero.tolist())) == 3
+    assert spec.values(zero[:1], np.array([0.9])).tolist() == [0.0]
 
 
 def test_decimals_are_those_of_the_schema():
     spec = NumberColumn(0, 1, decimals=1)
-    assert spec.values(np.array([3]), np.array([0.3333]), 10).tolist() == [0.3]
-    assert NumberColumn(0, 1).values(np.array([3]), np.array([0.25]), 10).tolist() == [0.325]
+    assert spec.values(spec.cells(np.array([0.3, 0.7]), "x"), np.array([0.9, 0.1])).tolist() == [0.3, 0.7]
+    money = NumberColumn(0, 100_000, decimals=2)
+    drawn = money.values(np.arange(money.n_cells), np.full(money.n_cells, 0.7))
+    np.testing.assert_array_equal(np.round(drawn, 2), drawn)
+    np.testing.assert_array_equal(money.cells(drawn, "x"), np.arange(money.n_cells))
+
+
+def test_missing_values_have_a_cell_of_their_own():
+    spec = IntegerColumn(0, 9, missing=True)
+    cells = spec.cells(text("3", "", None), "x")
+    assert cells.tolist() == [3, 10, 10]
+    np.testing.assert_array_equal(spec.values(cells, np.zeros(3)), [3.0, np.nan, np.nan])
+    assert NumberColumn(0, 9, missing=True).cells(np.array([np.nan, 0.0]), "x").tolist()[1] == 0
+    with pytest.raises(InvalidInputError, match="finite numbers in the column x"):
+        spec.cells(text("many"), "x")
+
+
+def test_dates_are_read_from_dates_and_text_and_written_as_dates():
+    spec = DateColumn("2024-01-01", "2024-12-31")
+    days = np.array(["2024-02-29", "2024-12-31", "2030-01-01"], dtype="datetime64[D]")
+    found = [
+        spec.values(spec.cells(cells, "x"), np.zeros(3)) for cells in (days, days.astype(str), days.astype("M8[ms]"))
+    ]
+    for dates in found:
+        assert dates.dtype == np.dtype("M8[D]")
+        assert dates.astype(str).tolist() == ["2024-02-29", "2024-12-31", "2024-12-31"]
+    with pytest.raises(InvalidInputError, match="dates in the column x") as refused:
+        spec.cells(text("2024-02-31"), "x")
+    assert "02-31" not in str(refused.value)
+    missing = DateColumn("2024-01-01", "2024-12-31", missing=True)
+    assert np.isnat(missing.values(missing.cells(text("", "2024-01-01"), "x"), np.zeros(2))).tolist() == [True, False]
+    with pytest.raises(InvalidInputError, match="low < high"):
+        DateColumn("2024-01-01", "someday")
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        AtMost("age", "town"),
+        AtMost("age", "age"),
+        AtMost("age", "height"),
+        Implies("town", "country", "Rome", ("DE",)),
+        Implies("town", "country", "Ulm", ()),
+        Determines("town", "planet"),
+        "age <= height",
+    ],
+)
+def test_constraints_that_do_not_fit_the_columns_are_refused(constraint):
+    columns = {
+        "age": IntegerColumn(0, 120),
+        "height": NumberColumn(0, 3),
+        "town": CategoryColumn(("Ulm", "Graz")),
+        "country": CategoryColumn(("DE", "AT")),
+    }
+    with pytest.raises(InvalidInputError, match="constraint"):
+        TableSchema(columns, constraints=[constraint])
 
 
 @pytest.mark.parametrize("name", ["columns.toml", "columns.json"])
 @pytest.mark.parametrize("public", [True, False])
 def test_a_file_holds_the_schema(tmp_path, name, public):
-    schema = TableSchema(SCHEMA.columns, SCHEMA.left_out, public)
+    schema = TableSchema(SCHEMA.columns, SCHEMA.left_out, public, SCHEMA.constraints)
     schema.save(tmp_path / name)
     loaded = TableSchema.load(tmp_path / name)
     assert loaded == schema
@@ -137,7 +223,9 @@ def test_a_file_holds_the_schema(tmp_path, name, public):
         ("version = 2\npublic = true\n[columns]", "version 1"),
         ("version = 1\npublic = 'yes'\n[columns]", "public = true or false"),
         ("version = 1\npublic = true\ncolour = 2\n[columns]", "unknown colour"),
-        ("version = 1\npublic = true\n[columns.a]\nkind='date'", "kind of the column a to be one of number, integer"),
+        ("version = 1\npublic = true\n[columns.a]\nkind='time'", "kind of the column a to be one of number, integer"),
+        ("version = 1\npublic = true\n[columns]\n[[constraints]]\nkind='equals'", "kind of a constraint to be one of"),
+        ("version = 1\npublic = true\n[columns]\n[[constraints]]\nkind='at-most'\nfirst='a'", "first, kind, second"),
         ("version = 1\npublic = true\n[columns.a]\nkind='integer'\nlow=0", "no high"),
         ("version = 1\npublic = true\n[columns.a]\nkind='integer'\nlow=0\nhigh=1\nbins=3", "unknown bins"),
         ("version = 1\npublic = true\n[columns.a]\nkind='integer'\nlow=0.5\nhigh=1", "integers of at most 2"),
@@ -198,7 +286,7 @@ def test_a_draft_fits_the_rows_and_is_not_public():
     assert "That is your statement" in draft.toml()
     assert "DRAFT" not in draft.confirmed().toml()
     for name, spec in draft.columns.items():
-        spec.codes(frame[name].to_numpy(), spec.size(20), name)
+        spec.cells(frame[name].to_numpy(), name)
     with pytest.raises(InvalidInputError, match="rows and columns"):
         draft_schema(frame.head(0))
 

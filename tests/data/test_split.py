@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
 
-from tacit.data.split import held_out_by_seed, held_out_pairs, held_out_rows, new_key, parts_of_rows
+from tacit.data.split import held_out_by_seed, held_out_pairs, held_out_rows, held_out_users, new_key, parts_of_rows
 from tacit.errors import InvalidInputError
 
 KEY = bytes(range(32))
@@ -28,6 +28,7 @@ def test_removing_a_row_changes_nothing_for_the_others(place, form):
     assert 0 < whole.sum() < len(rows)
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(st.sampled_from("abc"), min_size=1, max_size=40),
     place=st.integers(0, 39),
@@ -106,7 +107,7 @@ def test_parts_of_rows():
 
 
 def test_the_decisions_are_as_those_of_independent_coins():
-    """Over keys, each row is held out with the fraction asked for, and two rows independently."""
+    """Over keys, each row is held out with the requested probability, and two rows independently."""
     decisions = np.stack([held_out_rows(X[:2], fraction=0.3) for _ in range(4000)])
     held_out = np.bincount(decisions.sum(axis=1), minlength=3)
     assert stats.chisquare(held_out, 4000 * np.array([0.49, 0.42, 0.09])).pvalue > 1e-6
@@ -136,3 +137,16 @@ def test_a_fraction_that_is_none_is_refused(fraction):
     ):
         with pytest.raises(InvalidInputError, match="between 0 and 1"):
             call()
+
+
+def test_users_are_held_out_whole_and_each_by_itself():
+    users, key = np.random.default_rng(0).integers(0, 400, 5000), b"k" * 32
+    out = held_out_users(users, fraction=0.2, key=key)
+    for user in range(400):
+        assert len(set(out[users == user])) <= 1
+    kept = users != users[0]
+    assert np.array_equal(held_out_users(users[kept], fraction=0.2, key=key), out[kept])
+    assert np.array_equal(held_out_users([str(user) for user in users], fraction=0.2, key=key), out)
+    # a binomial draw of 400 users at 0.2 is within 0.1 of it with probability above 1 - 1e-6
+    assert 0.1 < np.mean([out[users == user][0] for user in np.unique(users)]) < 0.3
+    assert not np.array_equal(held_out_users(users, fraction=0.5), held_out_users(users, fraction=0.5))

@@ -44,14 +44,14 @@ def test_noise_that_drowns_the_table_leaves_nothing_to_learn():
     table, labels = classes(n_rows=600)
     noise = np.random.default_rng(0).normal(size=table.shape)
     names = ["logistic", "tree", "svm-rbf"]
-    # On original rows a boundary in a random direction can be right by luck; on noise none can.
+    # On original rows a boundary in a random direction can be right by chance; on noise none can.
     for score in classifier_panel(table, noise, labels, classifiers=names, test_rows="released"):
         assert abs(score.auc - 0.5) < 0.2 < score.auc_original - 0.5
         assert score.misclassification > 0.3
 
 
 def test_original_or_released_test_rows():
-    """Trained on a table turned round, a classifier answers wrongly on original rows and rightly on turned ones."""
+    """Trained on a rotated table, a classifier is wrong on original rows and right on rotated ones."""
     table, labels = classes()
     turned = -table
     for name in ("logistic", "svm-linear"):
@@ -83,7 +83,7 @@ def test_auc_of_several_classes_is_the_mean_of_one_against_the_rest():
 
 
 def test_naive_bayes_far_from_the_classes_has_no_ties():
-    """Its probabilities round to 0 and 1 there; its odds do not."""
+    """Its probabilities round to 0 and 1 there; its log-odds do not."""
     train = np.array([[-1.0], [-2.0], [-1.5], [1.0], [2.0], [1.5]])
     labels = np.array([0, 0, 0, 1, 1, 1])
     test = np.array([[60.0], [70.0], [80.0], [90.0]])
@@ -150,7 +150,7 @@ def test_a_class_that_training_rows_lack_counts_as_not_learned(name):
     two = labels < 2
     wrong, area = classifier_scores(table[two], labels[two], table, labels, name)
     assert wrong >= 1 / 3
-    # both classes that are known are told from each other; rows of the third lie between or beside them
+    # the two known classes are separable; rows of the third lie between or next to them
     assert area <= (1 + 1 + 0.5) / 3
     alone = labels == 2
     assert classifier_scores(table[alone], labels[alone], table, labels, name) == (pytest.approx(2 / 3), 0.5)

@@ -66,7 +66,7 @@ def test_odd_tables_leave_something_out_and_keep_the_rest(table, release, labels
     found = measure_release(table, release, labels, classifiers=["naive-bayes", "svm-sigmoid"])
     assert set(found.left_out) == missed
     assert len(found.attacks) == 7 - ("attribute inference" in missed)
-    assert len(found.distortion) == 9 - sum("(" in name for name in missed)
+    assert len(found.distortion) == 10 - sum("(" in name for name in missed)
     assert (found.clustering_accuracy is None) == ("clusters" in missed)
     assert len(found.panel) == (0 if labels is None or "classifiers" in missed else 2)
     assert "NaN" not in json.dumps(found.to_dict())
@@ -74,7 +74,7 @@ def test_odd_tables_leave_something_out_and_keep_the_rest(table, release, labels
 
 
 def test_a_column_that_hardly_varies_does_not_spoil_shares_of_variance():
-    # the one row that differs may be among those that the attacker knows: nothing is left to recover in the column
+    # the one row that differs may be among those that the attacker knows: the column then has nothing to recover
     table = np.column_stack([TABLE, np.full(120, 0.1)])
     table[7, 3] = 1.0
     released = table + 0.1 * np.random.default_rng(4).normal(size=table.shape)
@@ -123,7 +123,7 @@ def score(auc, before=0.9):
 
 def linkage(share, low):
     top_5 = Finding("record linkage", "share", share, 0.05, (low, 1.0), 100)
-    return Linkage("record linkage", "share of rows found", share, 0.01, (low, 1.0), 100, top_5)
+    return Linkage("record linkage", "fraction of rows found", share, 0.01, (low, 1.0), 100, top_5)
 
 
 def test_verdicts():
@@ -137,7 +137,7 @@ def test_verdicts():
         1.0, [], [linkage(0.05, 0.02)]
     )
     assert "hides little: record linkage finds 40.0%" in verdict(1.0, [], [linkage(0.4, 0.3)])
-    values = Reconstruction("filtering", "share of the variance recovered", 0.8, 0.0, (0.7, 0.9), 100)
+    values = Reconstruction("filtering", "fraction of the variance recovered", 0.8, 0.0, (0.7, 0.9), 100)
     assert "hides little: filtering recovers 80% of the variance" in verdict(1.0, [], [linkage(0.4, 0.3), values])
     member = Finding("membership", "area under the ROC curve", 0.6, 0.5, (0.55, 0.65), 100)
     assert "no use to keep" in verdict(1.0, [score(0.5, before=0.52)], [nothing])

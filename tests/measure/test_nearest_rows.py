@@ -1,4 +1,4 @@
-"""The blocked search for nearest rows: exact, whatever the bound leaves open."""
+"""The search for nearest rows in blocks: exact, however many rows its bound leaves to check."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_many_blocks_and_chunks(monkeypatch):
 
 
 def test_clusters_far_apart_are_resolved():
-    """Float32 alone would see all rows of a cluster in one place."""
+    """In float32 alone, all rows of a cluster would be at one point."""
     generator = np.random.default_rng(1)
     points = np.concatenate([generator.normal(size=(50, 2)) + shift for shift in (0.0, 1e9)])
     indices, _ = nearest(points, points, 3, np.arange(100))

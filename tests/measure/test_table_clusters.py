@@ -32,6 +32,7 @@ def test_numbers_left_over_are_new_ones():
     assert matched_labels([0, 0, 1, 1], [5, 5, 7, 9]).tolist() in ([0, 0, 1, 2], [0, 0, 2, 1])
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1000), st.integers(1, 7))
 @settings(derandomize=True, deadline=None, max_examples=30)
 def test_maps_that_keep_distances_keep_all_clusters(seed, n_clusters):

@@ -41,7 +41,7 @@ def test_agreement_with_numpy_and_with_scikit_learn(seed):
 @given(SEEDS, st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))
 @settings(derandomize=True, deadline=None, max_examples=50)
 def test_translation_and_scale_change_nothing(seed, shift, factor):
-    """Properties (7.2) and (7.11), and Table 7.4: units do not count, each column having its own."""
+    """Properties (7.2) and (7.11), and Table 7.4: the measures do not depend on the columns' units."""
     generator, before, after = tables(seed)
     factors = factor * generator.uniform(0.5, 2, size=3)
     for metric in (correlation_measure, canonical_correlation):
@@ -71,7 +71,7 @@ def test_a_release_of_lower_rank_keeps_as_many_directions():
     before = generator.normal(size=(500, 4))
     after = before[:, :1] @ np.ones((1, 4))
     assert canonical_correlation(before, after) == pytest.approx(1 / 4)
-    # the original's own rank is what counts: two copies of a column are one direction
+    # the rank of the original counts: two copies of a column are one direction
     doubled = np.column_stack([before[:, 0], before[:, 0], before[:, 1]])
     assert canonical_correlation(doubled, doubled) == pytest.approx(1)
 

@@ -69,6 +69,7 @@ def test_equal_values_share_their_places():
     assert rank_maintenance([[7.0], [7.0], [8.0]], [[1.0], [2.0], [3.0]]) == pytest.approx(1 / 3)
 
 
+@pytest.mark.slow
 @given(TABLES)
 @settings(deadline=None)
 def test_the_definitions(tables):
@@ -83,6 +84,7 @@ def test_the_definitions(tables):
     assert attribute_rank_change(before, after) <= before.shape[1] / 2
 
 
+@pytest.mark.slow
 @given(TABLES, st.integers(-20, 20), st.integers(1, 9))
 @settings(deadline=None)
 def test_ranks_are_invariant_to_translation_and_scale(tables, shift, factor):
@@ -92,6 +94,7 @@ def test_ranks_are_invariant_to_translation_and_scale(tables, shift, factor):
         assert metric(factor * before + shift, after) == metric(before, after)
 
 
+@pytest.mark.slow
 @given(TABLES, st.randoms(use_true_random=False))
 @settings(deadline=None)
 def test_the_order_of_the_rows_does_not_count(tables, random):
@@ -101,6 +104,7 @@ def test_the_order_of_the_rows_does_not_count(tables, random):
         assert metric(before[order], after[order]) == pytest.approx(metric(before, after))
 
 
+@pytest.mark.slow
 @given(TABLES)
 @settings(deadline=None)
 def test_an_unchanged_table(tables):

@@ -73,6 +73,7 @@ def test_rank_change_by_ranking_everything(seed, k):
     assert neighbour_rank_change(before, after, k) == pytest.approx(np.mean(changes))
 
 
+@pytest.mark.slow
 @given(SEEDS, st.floats(-1e3, 1e3), st.floats(1e-2, 1e2))
 @settings(derandomize=True, deadline=None, max_examples=50)
 def test_rotation_translation_and_one_scale_keep_every_neighbour(seed, shift, factor):
@@ -95,7 +96,7 @@ def test_scales_of_single_columns_count():
 def test_unrelated_tables_share_neighbours_by_chance_only():
     generator = np.random.default_rng(7)
     before, after = generator.normal(size=(2, 1000, 4))
-    # k^2 / (n - 1) expected; about 7 standard errors of room
+    # k^2 / (n - 1) expected; with a margin of about 7 standard errors
     assert neighbour_overlap(before, after, 10) == pytest.approx(0.1, abs=0.07)
     assert neighbour_rank_change(before, after, 10) == pytest.approx(500, rel=0.1)
 

@@ -27,5 +27,5 @@ def test_what_is_out_of_reach_is_said_with_the_setting():
 
 
 def test_a_jump_over_the_target_is_said_with_the_nearest():
-    with pytest.raises(InvalidInputError, match="The nearest found was"):
+    with pytest.raises(InvalidInputError, match="The nearest is"):
         reach(0.5, lambda x: float(x > 0.3), Range(0, 1), "x")

@@ -1,4 +1,4 @@
-"""Outliers put into clean data, to see what a fit makes of them."""
+"""Adds outliers to clean data, to test how fits handle them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tacit.validation import check_rate, check_seed
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Contaminated(Undisclosed):
-    """Data with outliers, and where these are.
+    """Data with outliers, and their positions.
 
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_columns)
-        The data; equal to the clean data wherever `mask` is false.
+        The data; equal to the clean data where `mask` is false.
     mask : ndarray of bool, shape (n_rows, n_columns)
-        The entries that noise was added to.
+        The entries with added noise.
     rows : ndarray of int
-        The rows that have such entries, in increasing order.
+        The rows with such entries, in increasing order.
     """
 
     X: NDArray[Any]
@@ -42,40 +42,40 @@ def contaminate(
     clip: tuple[float, float] | None = (0.0, math.inf),
     random_state: int = 0,
 ) -> Contaminated:
-    r"""Add uniform noise to a share of the entries of a share of the rows.
+    r"""Add uniform noise to a fraction of the entries of a fraction of the rows.
 
     Of n rows, ``round(rows * n)`` are drawn; in each of them, independently, ``round(entries * d)`` of the d entries.
-    Only these entries change, each by noise of its own:
+    Only these entries change, by independent noise:
 
     .. math::
         x_{ij} \leftarrow \mathrm{clip}(x_{ij} + u_{ij}), \qquad u_{ij} \sim \mathrm{Uniform}(low, high).
 
-    The shares and the range are those of Saha and Imtiaz (2022), who contaminate 70% of the pixels of 10% of the
-    images by U[-1, 1] and refer to Zhao and Tan (2017). They do not say whether noise is added or put in the place
-    of a pixel; it is added here, as their model X = WT + R has it. Nor do they say what becomes of negative
-    results; non-negative factorisation cannot take them, and they are set to zero unless `clip` says otherwise.
-    The range suits data in [0, 1]: scale pixels of 0 to 255 first.
+    The fractions and the range are those of Saha and Imtiaz (2022), who contaminate 70% of the pixels of 10% of the
+    images by U[-1, 1] and refer to Zhao and Tan (2017). They do not state whether noise is added to a pixel or replaces
+    it; it is added here, as in their model X = WT + R. Nor do they state what happens to negative results, which a
+    non-negative factorisation cannot use; by default they are set to zero (`clip`). The range suits data in [0, 1]:
+    scale pixels of 0 to 255 first.
 
     Parameters
     ----------
     X : array-like of shape (n_rows, n_columns)
-        Clean data; it is not changed.
+        Clean data, which is not changed.
     rows : float
-        The share of rows in (0, 1] that get outliers.
+        The fraction of rows, in (0, 1], that get outliers.
     entries : float
-        The share of entries in (0, 1] that noise is added to in each of these rows.
+        The fraction of the entries of these rows, in (0, 1], that get noise.
     low, high : float
         The range of the noise.
     clip : tuple of float or None
         The least and the greatest value that an entry may have after the noise, for example (0, 1) for images;
-        None leaves the sums as they are.
+        None for no clipping.
     random_state : int
         Seed; the same seed gives the same outliers.
 
     Returns
     -------
     Contaminated
-        The data with outliers, and their places.
+        The data with outliers, and their positions.
 
     References
     ----------
@@ -94,11 +94,11 @@ def contaminate(
         raise InvalidInputError(
             "X to be a dense matrix of numbers",
             kind_of(X),
-            "Call toarray() on a sparse matrix: noise fills most of a row anyway.",
+            "Call toarray() on a sparse matrix: noise fills most of a row.",
         )
     if not -math.inf < low < high < math.inf:
         raise InvalidInputError("low < high, both finite", parameter((low, high)), "Give the range of the noise.")
-    if clip is not None and not clip[0] < clip[1]:
+    if clip is not None and not clip[0] < clip[1]:  # may be infinite
         raise InvalidInputError(
             "clip to be two numbers, the smaller one first", parameter(clip), "Give for example (0.0, 1.0)."
         )

@@ -1,4 +1,4 @@
-"""Small images made of parts: blobs and bars, each at its own place, switched on and off."""
+"""Small synthetic images: sums of parts (blobs and bars), each at its own position and present in some images."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from numpy.typing import NDArray
 from tacit.errors import InvalidInputError, parameter
 from tacit.validation import check_count, check_non_negative, check_rate, check_seed
 
-# A part is centred in a cell of its own; with fewer pixels across, neighbours could not be told apart.
+# A part is centred in a cell of its own; with fewer pixels across, neighbours would overlap too much.
 _LEAST_CELL = 3
-# Intensities below this share of a part's peak are cut, which makes a part local and its pixels sparse.
-_CUT = 0.05
+# Intensities below this fraction of a part's peak are set to zero, so that a part is local and sparse. Set by hand.
+_LEAST_INTENSITY = 0.05
+# Least brightness of a part that is present. Set by hand.
 _DIMMEST = 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images as rows of pixels, with the parts and activations they were made from.
+    """Images as rows of pixels, with their parts and activations.
 
     Parameters
     ----------
@@ -29,9 +30,9 @@ class Images:
     parts : ndarray of shape (n_parts, side * side)
         The parts, non-negative; at every pixel their sum is at most one.
     activations : ndarray of shape (n_images, n_parts)
-        How bright each part is in each image, in [0, 1]; 0 where the part is missing.
+        The brightness of each part in each image, in [0, 1]; 0 if the part is missing.
     shape : tuple of int
-        Height and width: ``images.reshape(-1, *shape)`` shows them as pictures.
+        Height and width; ``images.reshape(-1, *shape)`` are two-dimensional images.
     """
 
     images: NDArray[np.float64]
@@ -49,18 +50,17 @@ def make_images(
     noise: float = 0.01,
     random_state: int = 0,
 ) -> Images:
-    r"""Draw images that are sums of a few non-negative parts out of a common set.
+    r"""Draw images that are sums of a few non-negative parts of a common set.
 
     .. math::
         X = \mathrm{clip}(A P + \sigma Z, 0, 1), \qquad Z_{ip} \sim N(0, 1), \qquad
         A_{ij} = B_{ij} U_{ij}, \qquad U_{ij} \sim \mathrm{Uniform}(0.25, 1),
 
-    where :math:`B_{ij}` is 1 with probability `part_rate`, and always for one part of each image, drawn at
-    random.
+    where :math:`B_{ij}` is 1 with probability `part_rate`, and always for one random part of each image.
 
-    The square is divided into cells and every part is centred in one of them. Along its own axes, turned by a
-    random angle, a part is :math:`\exp(-(s/a)^2/2 - (t/b)^2/2)`, cut where it is below 0.05 of its peak: a
-    blob (a = b) or a bar (a > b), in turns. All parts are divided by the same number, so that
+    The square is divided into cells, and every part is centred in one of them. Along its own axes, rotated by a
+    random angle, a part is :math:`\exp(-(s/a)^2/2 - (t/b)^2/2)`, set to zero below 0.05 of its peak. Parts are
+    alternately blobs (a = b) and bars (a > b). All parts are divided by the same number, so that
     :math:`\sum_j P_{jp} \le 1` and no pixel of AP exceeds 1.
 
     Parameters
@@ -105,7 +105,7 @@ def make_images(
 
     parts = _parts(rng, side, n_parts)
     present = rng.random((n_images, n_parts)) < part_rate
-    # No image is left empty.
+    # No image is empty.
     present[np.arange(n_images), rng.integers(n_parts, size=n_images)] = True
     activations = present * rng.uniform(_DIMMEST, 1, size=present.shape)
     images = activations @ parts + noise * rng.standard_normal((n_images, side * side))
@@ -129,6 +129,6 @@ def _parts(rng: np.random.Generator, side: int, n_parts: int) -> NDArray[np.floa
         along = x * math.cos(angle) + y * math.sin(angle)
         across = y * math.cos(angle) - x * math.sin(angle)
         part = np.exp(-((along / length) ** 2 + (across / width) ** 2) / 2)
-        parts[index] = np.where(part < _CUT * part.max(), 0.0, part / part.max())
+        parts[index] = np.where(part < _LEAST_INTENSITY * part.max(), 0.0, part / part.max())
     parts /= parts.sum(axis=0).max()
     return parts.reshape(n_parts, side * side)

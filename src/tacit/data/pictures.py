@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from tacit.data.files import files_under, reading
 from tacit.errors import InvalidInputError, Undisclosed, words
 
-# The format is named by what the file has inside; no other decoder of Pillow ever sees it.
+# The decoders of Pillow that may be used, chosen by the content of a file.
 _FORMATS = ("PNG", "JPEG", "PPM")
 _SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".pgm"})
+# Largest values of pixels of 8 and 16 bits.
 _GREATEST_8_BIT, _GREATEST_16_BIT = 255.0, 65535.0
 
 
@@ -26,7 +27,7 @@ class Pictures(Undisclosed):
     X : ndarray of shape (n_pictures, height * width)
         Intensities in [0, 1], from black to white, row by row of the picture.
     shape : tuple of int
-        Height and width: ``X.reshape(-1, *shape)`` shows them as pictures.
+        Height and width; ``X.reshape(-1, *shape)`` are two-dimensional pictures.
     names : tuple of str
         The path of each file below the folder, with forward slashes, in order.
     """
@@ -37,10 +38,10 @@ class Pictures(Undisclosed):
 
 
 def read_pictures(folder: str | Path) -> Pictures:
-    """Read every PNG, JPEG and PGM file in a folder and below, as grey-scale pictures.
+    """Read every PNG, JPEG and PGM file in a folder and its subfolders, as grey-scale pictures.
 
-    Colours become their luminance and transparency is ignored. Pictures of 8 and of 16 bits are scaled by their
-    greatest possible value. A turn that a camera has noted in the file is made.
+    Colours are converted to luminance, and transparency is ignored. Pictures of 8 and of 16 bits are divided by their
+    largest possible value. The orientation that a camera has stored in the file is applied.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def _read(file: Path, folder: Path) -> NDArray[np.float64]:
         Image.open(file, formats=_FORMATS) as opened,
     ):
         upright = ImageOps.exif_transpose(opened)
-        # Conversion to 8 bits would cut what is above 255 instead of scaling it.
+        # Conversion to 8 bits would clip values above 255 instead of scaling them.
         if upright.mode.startswith("I"):
             return np.asarray(upright, dtype=np.float64) / _GREATEST_16_BIT
         return np.asarray(upright.convert("L"), dtype=np.float64) / _GREATEST_8_BIT

@@ -1,4 +1,4 @@
-"""Which rows or ratings a fit does not see: splits of private data that cost no privacy, and splits by a seed.
+"""Rows or ratings to hold out of a fit: splits of private data that cost no privacy, and splits by a seed.
 
 A split of private data is decided **per unit**: a keyed hash (BLAKE2b) of the unit's own content, or of its ids, gives a
 number between 0 and 1, and the unit is held out if that number is below the fraction to hold out. The key has 32 bytes
@@ -9,13 +9,13 @@ function of k and of that unit only. So if D and D' differ by one added or remov
 unit or not at all. A fit that is (epsilon, delta)-differentially private under add-remove adjacency keeps its guarantee
 on S_k(D) and S_k(D') for every k, and therefore also for a k that is drawn independently of the data.
 
-Rows with equal content would all go the same way, which makes a poor split of a table with few different rows. So the
-second copy of a row hashes its number as well, the third likewise, and so on. The decisions for the copies of one row are
-then a sequence that the key and the content fix; the number of copies only says how much of the sequence is used. One
-copy more or less changes the kept rows by at most one copy.
+Rows with equal content would all be held out or all be kept, which is a poor split of a table with few different rows. So
+the second and every further copy of a row hashes its number as well. The decisions for the copies of one row are then a
+sequence that depends on the key and the content only; the number of copies determines how much of the sequence is used.
+One copy more or less changes the kept rows by at most one copy.
 
-A split by row number, with a public seed, has none of this: removing the first row moves every later row to another
-place in the sequence, and so in or out of the fit. `held_out_by_seed` is for fits without privacy only.
+A split by row number with a public seed does not have this property: removing the first row moves every later row to
+another place in the sequence, and so in or out of the fit. `held_out_by_seed` is for fits without privacy only.
 
 Under replace-one adjacency a unit that is replaced may be held out before and kept afterwards, which changes the number
 of kept units. Split by something that the replacement does not change, as ``held_out_rows(row_numbers)``.
@@ -35,6 +35,7 @@ from tacit.errors import InvalidInputError, kind_of, parameter
 from tacit.validation import check_count, check_seed
 
 KEY_BYTES = 32
+"""Length of a key; BLAKE2b accepts up to 64 bytes."""
 
 
 def new_key() -> bytes:
@@ -99,6 +100,49 @@ def held_out_pairs(users: Any, items: Any, *, fraction: float, key: bytes | None
     return _draws(pairs, key) < check_fraction(fraction)
 
 
+def held_out_cells(cells: Any, *, fraction: float, key: bytes | None = None) -> NDArray[np.bool_]:
+    """Decide for each cell of a tensor whether it is held out, by its place only.
+
+    As with `held_out_pairs`, the split keeps a guarantee whose unit is an entity of one axis, and one whose unit is the cell.
+
+    Parameters
+    ----------
+    cells : array_like of int, shape (n_cells, order)
+        The places in public lists of entities.
+    fraction : float
+    key : bytes, optional
+        See `held_out_rows`.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_cells,)
+    """
+    places = np.ascontiguousarray(cells, np.int64)
+    return _draws((place.tobytes() for place in places), key) < check_fraction(fraction)
+
+
+def held_out_users(users: Any, *, fraction: float, key: bytes | None = None) -> NDArray[np.bool_]:
+    """Decide for each user whether all of the user's interactions are held out, by the user's id only.
+
+    Parameters
+    ----------
+    users : sequence of shape (n_interactions,)
+        The user of each interaction; numbers and strings that are written alike are the same id.
+    fraction : float
+        Of the users, on average.
+    key : bytes, optional
+        See `held_out_rows`.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_interactions,)
+    """
+    ids = [_id_bytes(user) for user in _values(users)]
+    distinct = list(dict.fromkeys(ids))
+    out = dict(zip(distinct, _draws(distinct, key) < check_fraction(fraction), strict=True))
+    return np.fromiter((out[user] for user in ids), np.bool_, len(ids))
+
+
 def parts_of_rows(X: Any, n_parts: int, *, key: bytes | None = None) -> NDArray[np.int64]:
     """Assign each row by itself to one of `n_parts` parts; their sizes are random.
 
@@ -117,6 +161,29 @@ def parts_of_rows(X: Any, n_parts: int, *, key: bytes | None = None) -> NDArray[
     count = check_count(n_parts, "n_parts")
     parts = (_draws(_rows(X, None), key) * count).astype(np.int64)
     return np.minimum(parts, count - 1)  # a draw within 2**-54 of 1 is rounded to 1
+
+
+def parts_of_ids(ids: Any, n_parts: int, *, key: bytes | None = None) -> NDArray[np.int64]:
+    """Assign each id, with everything that carries it, to one of `n_parts` parts; their sizes are random.
+
+    Parameters
+    ----------
+    ids : sequence of shape (n,)
+        As of the users of ratings: all ratings of a user come to the same part.
+    n_parts : int
+    key : bytes, optional
+        See `held_out_rows`.
+
+    Returns
+    -------
+    ndarray of int, shape (n,)
+        From 0 to ``n_parts - 1``.
+    """
+    count, texts = check_count(n_parts, "n_parts"), [_id_bytes(value) for value in _values(ids)]
+    listed = list(dict.fromkeys(texts))
+    parts = np.minimum((_draws(iter(listed), key) * count).astype(np.int64), count - 1)
+    part_of = dict(zip(listed, parts.tolist(), strict=True))
+    return np.array([part_of[text] for text in texts], dtype=np.int64)
 
 
 def held_out_by_seed(n: int, *, fraction: float, random_state: int) -> NDArray[np.bool_]:

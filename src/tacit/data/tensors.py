@@ -1,4 +1,4 @@
-"""Counts of what users do where, coupled with a table about the places."""
+"""Synthetic counts of users' activities at places, coupled with a table about the places."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Coupled:
     Parameters
     ----------
     tensor : ndarray of int64, shape (n_users, n_places, n_activities)
-        How often each user did each activity at each place.
+        The count of each activity of each user at each place.
     features : ndarray of int64, shape (n_places, n_features)
-        How much each place has of each feature.
+        The count of each feature at each place.
     factors : dict of str to ndarray
         The non-negative factors "user", "place", "activity" and "feature", each with `rank` columns.
     """
@@ -37,7 +37,7 @@ class Coupled:
         return _product("jr,fr->jf", self.factors["place"], self.factors["feature"])
 
     def coordinates(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the places in the tensor that are not zero, one to a row, and their counts."""
+        """Return the cells of the tensor that are not zero, one per row, and their counts."""
         where = np.argwhere(self.tensor)
         return where, self.tensor[tuple(where.T)]
 

@@ -1,14 +1,15 @@
-"""Texts from a folder, counted and weighted, with a record of what in the result came from the texts themselves.
+"""Texts from a folder, counted and weighted, with a record of which parts of the result were learned from the texts.
 
-Which terms a corpus has is a fact about its documents, and so is how many documents have a term. A vocabulary or
-inverse document frequencies that are *learned* from private texts are a release of private data, whatever is done
-with the counts afterwards: a name that one document alone mentions becomes a column. They are public only if they
-were given from outside. `TermCounts` and `TermWeights` say which was the case, so that a private fit can refuse,
-warn, or pay for it.
+The terms of a corpus, and the number of documents with a term, depend on the documents. A vocabulary or inverse document
+frequencies that are *learned* from private texts are a release of private data, also if the counts are protected afterwards:
+a name that only one document mentions becomes a column. They are public only if they come from elsewhere. `TermCounts` and
+`TermWeights` record this, so that a private fit can refuse, warn, or pay for it.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +18,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.data.files import files_under, reading
+from tacit.data.files import existing_file, files_under, reading
 from tacit.data.tables import read_terms
 from tacit.errors import InvalidInputError, Undisclosed, words
 from tacit.validation import check_choice, check_count, check_rate
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+
+WORD = re.compile(r"\w\w+")
+"""What counts as a word, as for `term_counts`."""
+LONGEST_UNSTEMMED = 3
+"""Words of up to so many letters keep their endings."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,7 +42,7 @@ class Texts(Undisclosed):
     names : tuple of str
         The path of each file below the folder, with forward slashes, in order.
     texts : tuple of str
-        What the files say.
+        The contents of the files.
     """
 
     names: tuple[str, ...]
@@ -44,17 +51,17 @@ class Texts(Undisclosed):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TermCounts(Undisclosed):
-    """How often each document has each term.
+    """The count of each term in each document.
 
     Parameters
     ----------
     counts : csr_array of shape (n_documents, n_terms)
-        The counts; a document without any of the terms keeps its row, empty.
+        The counts; a document without any of the terms has an empty row.
     terms : tuple of str
         The terms, in the order of the columns.
     vocabulary_is_public : bool
-        True if the terms were given; False if they were learned from the documents, so that showing or using them
-        releases something about the documents.
+        True if the terms were given; False if they were learned from the documents, so that their use releases something
+        about the documents.
     """
 
     counts: csr_array[Any, tuple[int, int]]
@@ -73,7 +80,7 @@ class TermWeights(Undisclosed):
     terms : tuple of str
         The terms, in the order of the columns.
     idf : ndarray of shape (n_terms,)
-        What the counts of each term were multiplied by.
+        The factor of the counts of each term.
     vocabulary_is_public : bool
         As for the counts.
     weights_are_public : bool
@@ -89,7 +96,7 @@ class TermWeights(Undisclosed):
 
 
 def read_texts(folder: str | Path) -> Texts:
-    """Read every ``.txt`` file in a folder and below, in UTF-8.
+    """Read every ``.txt`` file in a folder and its subfolders, in UTF-8.
 
     Parameters
     ----------
@@ -111,6 +118,39 @@ def read_texts(folder: str | Path) -> Texts:
     return Texts(names=tuple(file.relative_to(root).as_posix() for file in files), texts=tuple(texts))
 
 
+def read_text_lines(path: str | Path) -> tuple[str, ...]:
+    """Read texts as line-delimited JSON: each line is a text, or an object whose "text" is one; empty lines are left out.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file in UTF-8.
+
+    Returns
+    -------
+    tuple of str
+        The texts, one per document.
+    """
+    file = existing_file(path)
+    texts, wrong = list[str](), 0
+    with reading(file, "JSON in UTF-8, one document per line"), file.open(encoding="utf-8-sig") as lines:
+        for line in lines:
+            if line.strip():
+                found = json.loads(line)
+                text = found.get("text") if isinstance(found, dict) else found
+                if isinstance(text, str):
+                    texts.append(text)
+                else:
+                    wrong += 1
+    if wrong:
+        raise InvalidInputError(
+            f'a text, or an object with a "text", on every line of {file.name}',
+            words("other lines"),
+            "Write one JSON text or object per line.",
+        )
+    return tuple(texts)
+
+
 def term_counts(
     texts: Iterable[str],
     *,
@@ -119,24 +159,23 @@ def term_counts(
     min_documents: int = 2,
     max_share: float = 0.5,
 ) -> TermCounts:
-    """Count terms, which are words of at least two letters or digits in lower case.
+    """Count terms: words of at least two letters or digits, in lower case.
 
-    With a `vocabulary`, the columns are its terms in its order, and the result says nothing about the documents
-    except their counts. Without one, the vocabulary is learned: all terms but English stop words that are in at
-    least `min_documents` and at most a share `max_share` of the documents, of these the `max_terms` most frequent,
-    in alphabetical order. That is a release of private data if the texts are private; a lower limit on documents
-    makes it less revealing but does not make it private.
+    With a `vocabulary`, the columns are its terms in its order, and only the counts depend on the documents. Without one, the
+    vocabulary is learned: all terms, except English stop words, that are in at least `min_documents` documents and at most a
+    fraction `max_share` of them; of these the `max_terms` most frequent, in alphabetical order. This is a release of private
+    data if the texts are private; a larger `min_documents` reveals less, but does not make it private.
 
     Parameters
     ----------
     texts : iterable of str
         The documents.
     vocabulary : sequence of str, Path or None
-        Public terms, or a file with one on each line; None learns them.
+        Public terms, or a file with one term per line; None to learn them.
     max_terms, min_documents : int
-        For learning: the most terms, and the fewest documents with a term.
+        For learning: the largest number of terms, and the smallest number of documents with a term.
     max_share : float
-        For learning: the greatest share of documents with a term, in (0, 1].
+        For learning: the largest fraction of documents with a term, in (0, 1].
 
     Returns
     -------
@@ -175,6 +214,44 @@ def term_counts(
     )
 
 
+def light_stem(word: str) -> str:
+    """Return a word without the ending of an English plural; nothing else is cut off.
+
+    The rules of Harman (1991), the first that fits: -ies becomes -y (not after a or e), -es becomes -e (not after a, e or o),
+    -s is dropped (not after u or s). Words in -is, and words of up to three letters, stay.
+
+    Examples
+    --------
+    >>> [light_stem(word) for word in ("queries", "horses", "cats", "glass", "virus", "gas")]
+    ['query', 'horse', 'cat', 'glass', 'virus', 'gas']
+    """
+    if len(word) <= LONGEST_UNSTEMMED or not word.endswith("s"):
+        return word
+    if word.endswith("ies"):
+        return word if word[-4] in "ae" else word[:-3] + "y"
+    if word.endswith("es"):
+        return word if word[-3] in "aeo" else word[:-1]
+    return word if word[-2] in "uis" else word[:-1]
+
+
+def stemmed(text: str) -> str:
+    """Return a text in lower case with the stems of its words; stop words stay, so that they are still known as such.
+
+    Each text is changed by itself, so that this costs no privacy.
+
+    Examples
+    --------
+    >>> stemmed("Cats chase birds; dogs don't.")
+    "cat chase bird; dog don't."
+    """
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    def cut(found: re.Match[str]) -> str:
+        return found[0] if found[0] in ENGLISH_STOP_WORDS else light_stem(found[0])
+
+    return WORD.sub(cut, text.lower())
+
+
 def tfidf(counts: TermCounts, *, idf: Literal["uniform", "learned"] | ArrayLike = "uniform") -> TermWeights:
     r"""Weight counts by inverse document frequency and scale each document to unit length.
 
@@ -182,15 +259,15 @@ def tfidf(counts: TermCounts, *, idf: Literal["uniform", "learned"] | ArrayLike 
         x_i = \frac{c_i \circ w}{\lVert c_i \circ w \rVert_2}, \qquad
         \text{learned:} \quad w_t = 1 + \log \frac{1 + n}{1 + D(t)},
 
-    with D(t) the number of the n documents that have the term t, as scikit-learn has it.
+    with D(t) the number of the n documents that have the term t, as in scikit-learn.
 
     Parameters
     ----------
     counts : TermCounts
-        The documents. Counts from elsewhere become one by stating whether their terms are public.
+        The documents. For other counts, make a `TermCounts` and state whether their terms are public.
     idf : {"uniform", "learned"} or array-like of shape (n_terms,)
-        "uniform" gives all terms the weight 1 and is public. An array, say of frequencies in a public corpus, is
-        public too. "learned" computes the weights from these documents: a release, if they are private.
+        "uniform" gives all terms the weight 1 and is public. An array, for example of frequencies in a public corpus, is
+        public too. "learned" computes the weights from these documents, which is a release if they are private.
 
     Returns
     -------
@@ -224,14 +301,14 @@ def tfidf(counts: TermCounts, *, idf: Literal["uniform", "learned"] | ArrayLike 
 
 
 def _public_terms(vocabulary: Sequence[str] | Path) -> list[str]:
-    """Return the terms in lower case, all different and such that a text can have them."""
+    """Return the terms in lower case; raise if a term occurs twice, or cannot occur in a text."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     given = read_terms(vocabulary) if isinstance(vocabulary, str | Path) else vocabulary
     terms = [term.strip().lower() for term in given]
     split = CountVectorizer().build_tokenizer()
     for place, term in enumerate(terms, start=1):
-        # Such a column would be zero whatever the texts say, and nobody would notice.
+        # Such a column would be zero for all texts.
         if split(term) != [term]:
             raise InvalidInputError(
                 "each term of the vocabulary to be one word of at least two letters or digits",

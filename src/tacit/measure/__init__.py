@@ -1,7 +1,7 @@
-"""What was kept of the data, and what leaks: topics and dictionaries of models, metrics of released tables, attacks.
+"""Measures of models and of released tables, and attacks on released tables.
 
-These functions look at the data they are given without any protection. What they return about private data is a
-release like any other: keep it to yourself, or measure on public data.
+These functions use the data without any protection. What they return about private data is a release that no guarantee
+covers: keep it with the holder, or measure on public data.
 """
 
 from tacit.measure.classifiers import (
@@ -17,6 +17,7 @@ from tacit.measure.correlation import canonical_correlation, correlation_measure
 from tacit.measure.distortion import (
     attribute_rank_change,
     attribute_rank_maintenance,
+    entropy_loss,
     rank_maintenance,
     rank_position,
     value_difference,
@@ -24,12 +25,14 @@ from tacit.measure.distortion import (
 from tacit.measure.models.reconstruction import held_out_error, non_negative_rows, reconstruction_error
 from tacit.measure.models.topics import Match, match_topics, top_words, topic_coherence
 from tacit.measure.neighbours import neighbour_overlap, neighbour_rank_change
+from tacit.measure.ranking import RankingScores, divided_histories, ranking_scores
 from tacit.measure.release import ReleaseMeasures, all_attacks, measure_release
 
 __all__ = [
     "CLASSIFIERS",
     "Match",
     "PanelScore",
+    "RankingScores",
     "ReleaseMeasures",
     "all_attacks",
     "area_under_curve",
@@ -40,6 +43,8 @@ __all__ = [
     "classifier_scores",
     "clustering_accuracy",
     "correlation_measure",
+    "divided_histories",
+    "entropy_loss",
     "held_out_error",
     "label_agreement",
     "match_topics",
@@ -50,6 +55,7 @@ __all__ = [
     "non_negative_rows",
     "rank_maintenance",
     "rank_position",
+    "ranking_scores",
     "reconstruction_error",
     "top_words",
     "topic_coherence",

@@ -1,4 +1,4 @@
-"""The panel of classifiers that a release must still serve, and whether they learn from it what they learn from the original."""
+"""A panel of classifiers: what they learn from a release, compared with what they learn from the original."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.errors import InvalidInputError, parameter, words
 from tacit.measure.inputs import table_pair
 from tacit.validation import check_choice, check_count, check_seed
 
-# The rows on which a kernel machine is trained at most, unless asked otherwise: its time grows faster than their square.
+# Default of the largest number of rows on which a kernel machine is trained: its time grows faster than their square.
 KERNEL_ROWS = 5_000
 TestRows = Literal["original", "released"]
 
@@ -58,7 +58,7 @@ def _svm(kernel: Any) -> Callable[[int], Any]:
 
 
 def combined_kernel(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""Return half a linear and half a radial kernel, both of about unit size on standardised columns.
+    r"""Return the mean of a linear and a radial kernel, both of about unit size on standardised columns.
 
     .. math::
         k(x, y) = \frac{1}{2} \frac{\langle x, y \rangle}{m} + \frac{1}{2} \exp\Big(-\frac{\lVert x - y \rVert^2}{m}\Big)
@@ -70,7 +70,7 @@ def combined_kernel(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[n
 
 
 def _scaled(classifier: Any) -> Any:
-    """Return the classifier on columns standardised by the rows that it was trained on."""
+    """Return the classifier with columns standardised by its training rows."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
@@ -103,39 +103,38 @@ def classifier_scores(
     kernel_rows: int | None = KERNEL_ROWS,
     random_state: int = 0,
 ) -> tuple[float, float]:
-    """Train one classifier of the panel, and return its share of wrong answers and its AUC on other rows.
+    """Train one classifier of the panel, and return its misclassification rate and its AUC on other rows.
 
     Parameters
     ----------
     train, test : ndarray of shape (n_rows, n_columns)
-        The rows to learn from and the rows to be tested on, checked by the caller.
+        The training rows and the test rows, checked by the caller.
     train_labels, test_labels : ndarray of shape (n_rows,)
         Their classes.
     classifier : str
         One of `CLASSIFIERS`.
     kernel_rows : int or None
-        Support vector machines learn from a random choice of this many rows if there are more; None for all.
+        Support vector machines are trained on this many random rows if there are more; None for all.
     random_state : int
         Seed of that choice and of the classifier.
 
     Returns
     -------
     tuple of float
-        The share of wrong answers, and the area under the ROC curve. With more than two classes it is the mean over
-        the classes of each against all others, left out those that the test rows do not have. A class that is not among
-        the training rows, as synthetic rows can lose one, counts 0.5: nothing is learned of it. So do training rows that are
-        all alike.
+        The misclassification rate, and the area under the ROC curve. With more than two classes, the area is the mean of one
+        class against all others, over the classes of the test rows. A class without training rows (synthetic rows can lose
+        one) counts 0.5, because nothing is learned about it. The area is also 0.5 if all training rows are equal.
     """
     name = check_choice(classifier, "classifier", CLASSIFIERS)
     names, counts = np.unique(train_labels, return_counts=True)
     if len(names) < 2 or not np.ptp(train, axis=0).any():
-        # One class, or rows that are all alike: all that can be said is the class that most have.
+        # One class, or rows that are all equal: predict the most frequent class.
         return float(np.mean(test_labels != names[counts.argmax()])), 0.5
     if name.startswith("svm") and kernel_rows is not None and len(train) > kernel_rows:
         train, train_labels = _fewer(train, train_labels, kernel_rows, random_state)
     model = _MAKERS[name](random_state)
     with warnings.catch_warnings():
-        # Separable classes have no finite optimum without a penalty; where the solver stops does not change its answers.
+        # Separable classes have no finite optimum without a penalty; the predictions do not depend on where the solver stops.
         warnings.simplefilter("ignore")
         model.fit(train, train_labels)
     wrong = float(np.mean(model.predict(test) != test_labels))
@@ -145,7 +144,7 @@ def classifier_scores(
 def _fewer(
     rows: NDArray[np.float64], labels: NDArray[Any], count: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """Return a random choice of rows that keeps at least one of each class."""
+    """Return random rows, at least one of each class."""
     order = np.random.default_rng(seed).permutation(len(rows))
     _, firsts = np.unique(labels[order], return_index=True)
     rest = np.setdiff1d(np.arange(len(order)), firsts)
@@ -154,21 +153,21 @@ def _fewer(
 
 
 def _scores(model: Any, test: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a score for each row and class, or for two classes one that grows with the second."""
+    """Return a score for each row and class; for two classes, one score that grows with the second."""
     last = model.steps[-1][1] if hasattr(model, "steps") else model
     if hasattr(last, "predict_joint_log_proba"):
         return _log_odds(last.predict_joint_log_proba(model[:-1].transform(test)))
     if not hasattr(last, "decision_function"):
-        shares: NDArray[np.float64] = model.predict_proba(test)
-        return shares
-    found: NDArray[np.float64] = model.decision_function(test)
-    # Several classes: what counts against one class is the evidence for all others. Machines of one class against the
-    # rest and support vector machines have that in their scores.
-    return _log_odds(found) if type(last).__name__ == "LogisticRegression" and found.ndim == 2 else found
+        probabilities: NDArray[np.float64] = model.predict_proba(test)
+        return probabilities
+    scores: NDArray[np.float64] = model.decision_function(test)
+    # With several classes, the score of a class must fall with the evidence for all others. One-against-rest classifiers
+    # and support vector machines have such scores already.
+    return _log_odds(scores) if type(last).__name__ == "LogisticRegression" and scores.ndim == 2 else scores
 
 
 def _log_odds(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return log(p / (1 - p)) of each class from log p + constant; p itself rounds to 0 and 1, which would make ties."""
+    """Return log(p / (1 - p)) of each class from log p + constant; p itself would round to 0 or 1, and make ties."""
     odds = [logs[:, c] - np.logaddexp.reduce(np.delete(logs, c, axis=1), axis=1) for c in range(logs.shape[1])]
     return np.stack(odds, axis=1)
 
@@ -189,18 +188,18 @@ def _auc(scores: NDArray[np.float64], labels: NDArray[Any], classes: NDArray[Any
 
 @dataclass(frozen=True)
 class PanelScore:
-    """What one classifier learns from a release, beside what it learns from the original.
+    """The scores of one classifier trained on a release, and trained on the original.
 
     Parameters
     ----------
     classifier : str
         Its name in the panel.
     misclassification, auc : float
-        Its share of wrong answers and area under the ROC curve, trained on released rows.
+        Its misclassification rate and area under the ROC curve, trained on released rows.
     misclassification_original, auc_original : float
         The same, trained and tested on original rows.
     test_rows : {"original", "released"}
-        Which form of the test rows the classifier trained on released rows was given.
+        The form of the test rows for the classifier that was trained on released rows.
     """
 
     classifier: str
@@ -222,36 +221,36 @@ def classifier_panel(
     kernel_rows: int | None = KERNEL_ROWS,
     random_state: int = 0,
 ) -> tuple[PanelScore, ...]:
-    """Train classifiers on the original and on its release, and test both on rows that they have not seen.
+    """Train classifiers on the original and on its release, and test both on held-out rows.
 
-    The rows are split once, with the same share of each class on both sides. Trained on released rows, a classifier is
-    tested on the other rows in their original form, as its user would meet them, or in their released form, as an
-    analyst would who has nothing else. A release that was made with the help of labels has used those of the
-    test rows too: in released form these are then no fair test.
+    The rows are split once, with the same fraction of each class on both sides. A classifier that was trained on released rows
+    is tested on the other rows in their original form, as its user would have them, or in their released form, as an analyst
+    would who has nothing else. A release that was made with labels has used those of the test rows too; in released form, they
+    are then not a fair test.
 
     Parameters
     ----------
     original, released : array-like or data frame of shape (n_rows, n_columns)
         The table, without the labels, and its release.
     labels : array-like of shape (n_rows,)
-        The class of each row, of any kind; at least two classes with at least two rows each.
+        The class of each row, of any type; at least two classes with at least two rows each.
     classifiers : sequence of str
         Names from the panel: "logistic" (no penalty), "logistic-l1", "naive-bayes", "tree", "svm-linear", "svm-rbf",
         "svm-sigmoid" (the thesis's multilayer perceptron kernel) and "svm-combined" (half linear, half radial).
-        All but the tree standardise the columns by the training rows.
+        All except the tree standardise the columns by the training rows.
     test_rows : {"original", "released"}
         The form of the test rows.
     test_share : float
-        Share of the rows to test on.
+        Fraction of the rows to test on.
     kernel_rows : int or None
-        Support vector machines learn from a random choice of this many rows if there are more; None for all.
+        Support vector machines are trained on this many random rows if there are more; None for all.
     random_state : int
         Seed of the split, of that choice and of the classifiers.
 
     Returns
     -------
     tuple of PanelScore
-        One for each classifier, in the order asked for.
+        One for each classifier, in the given order.
 
     References
     ----------
@@ -272,19 +271,19 @@ def classifier_panel(
         check_count(kernel_rows, "kernel_rows", least=2)
     train, test = _split(classes, test_share, check_seed(random_state))
     shown = pair.original if test_rows == "original" else pair.released
-    found = []
+    scores = []
     for name in names:
         settings: dict[str, Any] = {"kernel_rows": kernel_rows, "random_state": random_state}
         before, after = (
             classifier_scores(table[train], classes[train], seen[test], classes[test], name, **settings)
             for table, seen in ((pair.original, pair.original), (pair.released, shown))
         )
-        found.append(PanelScore(name, *after, *before, test_rows))
-    return tuple(found)
+        scores.append(PanelScore(name, *after, *before, test_rows))
+    return tuple(scores)
 
 
 def misclassification_rate(original: Any, released: Any, labels: Any, classifier: str, **settings: Any) -> float:
-    """Return the share of wrong answers of one classifier trained on the release; see `classifier_panel`.
+    """Return the misclassification rate of one classifier trained on the release; see `classifier_panel`.
 
     Examples
     --------
@@ -308,7 +307,7 @@ def area_under_curve(original: Any, released: Any, labels: Any, classifier: str,
 
 
 def as_labels(labels: Any, n_rows: int) -> NDArray[Any]:
-    """Return the class of each row, or say what is wrong with them."""
+    """Return the class of each row, or raise an error."""
     values = label_values(labels, n_rows)
     names, counts = np.unique(values, return_counts=True)
     if len(names) < 2 or counts.min() < 2:
@@ -320,7 +319,7 @@ def as_labels(labels: Any, n_rows: int) -> NDArray[Any]:
 
 
 def label_values(labels: Any, n_rows: int) -> NDArray[Any]:
-    """Return a label for each row, none missing, whether or not they make classes to learn."""
+    """Return a label for each row, or raise an error if labels are missing; the labels need not be useful as classes."""
     values = np.asarray(labels)
     missing = sum(value is None or (isinstance(value, float) and isnan(value)) for value in values.ravel().tolist())
     if values.dtype.kind == "O" and not missing:
@@ -334,12 +333,12 @@ def label_values(labels: Any, n_rows: int) -> NDArray[Any]:
 
 
 def _split(classes: NDArray[Any], test_share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the rows to train and to test on; of each class at least one row is on either side."""
+    """Return the training rows and the test rows; each has at least one row of each class."""
     if isinstance(test_share, bool) or not isinstance(test_share, int | float) or not 0 < test_share < 1:
         raise InvalidInputError(
             "test_share to be between 0 and 1", parameter(test_share), "Give a fraction of the rows, such as 0.3."
         )
-    # A split by place with a public seed is fine here: a measurement carries no guarantee and stays with the holder.
+    # A split with a public seed is fine here: a measurement has no guarantee and stays with the holder.
     generator = np.random.default_rng(seed)
     test = []
     for name in np.unique(classes):

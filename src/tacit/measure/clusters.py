@@ -1,4 +1,4 @@
-"""Whether k-means finds in a release the clusters that it finds in the original."""
+"""Agreement of the k-means clusters of a release with those of the original."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tacit.validation import check_count, check_seed
 def clustering_accuracy(
     original: Any, released: Any, n_clusters: int, *, n_init: int = 10, random_state: int = 0
 ) -> float:
-    r"""Return the share of rows that k-means puts into the same cluster in the original and in the release.
+    r"""Return the fraction of rows that k-means puts into the same cluster in the original and in the release.
 
     .. math::
         \frac{1}{n} \max_{\pi} \# \{ i : \pi(\text{cluster of } b_i) = \text{cluster of } a_i \}
 
-    over all permutations :math:`\pi` of the clusters, found by the Hungarian method: the numbers that k-means gives to
-    clusters mean nothing. Both tables are clustered from the same starts, so that a difference comes from the release
-    and not from chance: `n_init` choices of rows, made on the original by k-means++, of which each table keeps the one
-    with the smallest sum of squares.
+    over all permutations :math:`\pi` of the clusters, found by the Hungarian method, because the numbering of clusters is
+    arbitrary. Both tables are clustered from the same starts, so that a difference comes from the release and not from
+    chance: `n_init` choices of rows, made on the original by k-means++, of which each table keeps the one with the smallest
+    sum of squares.
 
     Parameters
     ----------
     original, released : array-like or data frame of shape (n_rows, n_columns)
-        The table and its release. Values are taken as they are: scale columns of different units first.
+        The table and its release. Values are not scaled: scale columns of different units first.
     n_clusters : int
         Number of clusters, at most the number of distinct rows of the original.
     n_init : int
@@ -40,7 +40,7 @@ def clustering_accuracy(
     Returns
     -------
     float
-        From at least 1 / n_clusters to 1, all clusters kept; larger is more useful.
+        From 1 / n_clusters to 1 (all clusters kept); larger is more useful.
 
     References
     ----------
@@ -62,7 +62,7 @@ def clustering_accuracy(
 def cluster_labels(
     tables: tuple[NDArray[np.float64], ...], n_clusters: int, *, n_init: int = 10, random_state: int = 0
 ) -> tuple[NDArray[np.int32], ...]:
-    """Return each row's cluster in each of several tables with the same rows; the starts are chosen on the first."""
+    """Return the clusters of the rows in several tables with the same rows; the starts are chosen on the first table."""
     from sklearn.cluster import kmeans_plusplus
 
     n_clusters = check_count(n_clusters, "n_clusters")
@@ -80,12 +80,12 @@ def cluster_labels(
 
 
 def label_agreement(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the share of rows on which two clusterings agree, under the best pairing of their clusters.
+    """Return the fraction of rows on which two clusterings agree, under the best pairing of their clusters.
 
     Parameters
     ----------
     first, second : array-like of shape (n_rows,)
-        The cluster of each row; any kind of label, not necessarily equally many.
+        The cluster of each row; labels of any type. The numbers of clusters may differ.
 
     Returns
     -------
@@ -101,10 +101,10 @@ def label_agreement(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def matched_labels(first: ArrayLike, second: ArrayLike) -> NDArray[np.intp]:
-    """Return the second clustering with its clusters numbered as those of the first that they share most rows with.
+    """Return the second clustering, with each cluster numbered as its match in the first.
 
-    Clusters of the first are numbered by the order of their labels. Where the second has more clusters, those left over get
-    further numbers.
+    Matches have the largest number of common rows. Clusters of the first are numbered by the order of their labels. If the
+    second has more clusters, those without a match get further numbers.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -133,10 +133,10 @@ def _best_labels(table: NDArray[np.float64], starts: list[NDArray[np.intp]]) -> 
     for rows in starts:
         means = KMeans(len(rows), init=table[rows], n_init=1)
         with warnings.catch_warnings():
-            # A release may have fewer distinct rows than clusters: some stay empty, and the accuracy shows it.
+            # A release may have fewer distinct rows than clusters: some are then empty, and the accuracy shows it.
             warnings.simplefilter("ignore", ConvergenceWarning)
             means.fit(table)
-        # Strictly smaller by more than rounding: equal starts of a rotated table must not change places.
+        # Smaller by more than rounding, so that a rotated table keeps the same one of equally good starts.
         if best is None or means.inertia_ < best.inertia_ * (1 - 1e-9):
             best = means
     labels: NDArray[np.int32] = best.labels_

@@ -1,4 +1,4 @@
-"""How much of the original can be read off a release by straight lines: column by column, and all columns together."""
+"""Linear dependence of the original on its release: per column, and for all columns together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tacit.errors import InvalidInputError, words
 from tacit.measure.inputs import Pair, table_pair
 
-# Directions in which standardised columns spread less than this share of the widest are taken for rounding.
+# Directions with less than this fraction of the largest singular value of standardised columns count as rounding.
 _RANK_TOLERANCE = 1e-9
 
 
@@ -20,8 +20,8 @@ def correlation_measure(original: Any, released: Any) -> float:
     .. math::
         CM = \frac{1}{m} \sum_{j=1}^{m} \operatorname{corr}(a_{\cdot j}, b_{\cdot j})
 
-    Adding a constant to a column or multiplying it by a positive number changes nothing. A column that the release
-    makes constant counts as 0, for nothing of it is left.
+    Adding a constant to a column or multiplying it by a positive number does not change it. A column that is constant in the
+    release counts as 0.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def correlation_measure(original: Any, released: Any) -> float:
     Returns
     -------
     float
-        From -1 to 1; the closer to 0 the more distorted.
+        From -1 to 1; the closer to 0, the more distorted.
 
     References
     ----------
@@ -54,12 +54,12 @@ def canonical_correlation(original: Any, released: Any) -> float:
     .. math::
         CCA = \frac{1}{r} \sum_{j} \lambda_j, \qquad R_{11}^{-1/2} R_{12} R_{22}^{-1/2} = U \Lambda V^\top
 
-    with R the correlations within and between the tables, and r the number of columns of the original, or the rank of
-    its correlations if that is smaller. Any invertible linear map of the columns, a rotation too, and any
-    translation leave it at 1: such a release hides nothing from someone who knows a few rows.
+    where R are the correlations within and between the tables, and r is the number of columns of the original, or the rank of
+    its correlations if that is smaller. It is 1 for any invertible linear map of the columns, such as a rotation, and any
+    translation: such a release hides nothing from an attacker who knows a few rows.
 
-    The singular values are those of a product of orthonormal bases of the centred columns; no inverse is formed.
-    A release that has nothing to do with the table has about :math:`\sqrt{m / n}`, so few rows look similar to anything.
+    The singular values are computed from orthonormal bases of the centred columns, without an inverse. For an unrelated
+    release it is about :math:`\sqrt{m / n}`, which is large for few rows.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def canonical_correlation(original: Any, released: Any) -> float:
     Returns
     -------
     float
-        From 0 to 1, the release determines the original; smaller is more distorted.
+        From 0 to 1 (the release determines the original); smaller is more distorted.
 
     References
     ----------
@@ -97,7 +97,7 @@ def _check_rows(pair: Pair) -> None:
         raise InvalidInputError(
             f"more rows than the {n_columns} columns",
             words(f"{n_rows} rows"),
-            "Compare fewer columns: with fewer rows than columns any two tables are perfectly correlated.",
+            "Compare fewer columns: with fewer rows than columns, any two tables are perfectly correlated.",
         )
 
 

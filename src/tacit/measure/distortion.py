@@ -1,4 +1,4 @@
-"""How far released values are from the original ones, and how far they moved in the order of values.
+"""Distances of released values to the original ones, and changes of their ranks.
 
 The formulas are those of Thapa (2013), section 2.4. A is the original table of n rows and m columns, B the release.
 """
@@ -14,14 +14,58 @@ from tacit.errors import InvalidInputError, words
 from tacit.measure.inputs import Pair, table_pair
 
 
+def entropy_loss(original: Any, released: Any) -> float:
+    r"""Return PL, how much of a value's uncertainty a release takes away: the mean over the columns of :math:`1 - 2^{-I(A; B)}`.
+
+    A value that is known up to an interval of length L has the privacy :math:`2^{h} = L`, with h the differential entropy in
+    bits. Seeing the release divides it by :math:`2^{I(A; B)}`. Mutual information I is estimated in parts of equal counts, with
+    the bias of Miller and Madow taken off. 0: the release says nothing about the column; near 1: it says nearly everything (at
+    most 1 - 1 / ENTROPY_PARTS is seen in parts).
+
+    References
+    ----------
+    D. Agrawal and C. Aggarwal (2001). On the design and quantification of privacy preserving data mining algorithms. PODS,
+    section 3.
+
+    Examples
+    --------
+    >>> table = np.random.default_rng(0).normal(size=(2000, 1))
+    >>> round(entropy_loss(table, table), 2)
+    0.9
+    """
+    pair = table_pair(original, released)
+    found = []
+    for before, after in zip(pair.original.T, pair.released.T, strict=True):
+        codes = [np.searchsorted(_inner_quantiles(values), values, side="right") for values in (before, after)]
+        joint = np.zeros((ENTROPY_PARTS, ENTROPY_PARTS))
+        np.add.at(joint, tuple(codes), 1.0)
+        entropies = [_entropy(joint.sum(axis=1)), _entropy(joint.sum(axis=0)), _entropy(joint.ravel())]
+        found.append(1 - 2.0 ** -max(entropies[0] + entropies[1] - entropies[2], 0.0))
+    return float(np.mean(found))
+
+
+ENTROPY_PARTS = 10
+
+
+def _inner_quantiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.unique(np.quantile(values, np.linspace(0, 1, ENTROPY_PARTS + 1)[1:-1]))
+
+
+def _entropy(counts: NDArray[np.float64]) -> float:
+    """Return the entropy in bits of the distribution that these counts are drawn from (Miller and Madow's estimate)."""
+    known = counts[counts > 0]
+    shares = known / known.sum()
+    return float(-np.sum(shares * np.log2(shares)) + (len(known) - 1) / (2 * known.sum() * np.log(2)))
+
+
 def value_difference(original: Any, released: Any) -> float:
     r"""Return VD, the relative difference of the values.
 
     .. math::
         VD = \frac{\lVert A - B \rVert_F}{\lVert A \rVert_F}
 
-    0 for a release that changes nothing; 1 for a table of zeros, or for one as far away. It depends on the units and on
-    where zero is: a translation that hides nothing has a large VD.
+    It is 0 for an unchanged table, and 1 for a table of zeros. It depends on the units and on the position of zero: a
+    translation, which hides nothing, has a large VD.
 
     Parameters
     ----------
@@ -55,13 +99,13 @@ def value_difference(original: Any, released: Any) -> float:
 
 
 def rank_position(original: Any, released: Any) -> float:
-    r"""Return RP, by how many places a value moves on average in the order of its column.
+    r"""Return RP, the average change of a value's rank in its column.
 
     .. math::
         RP = \frac{1}{nm} \sum_{j=1}^{m} \sum_{i=1}^{n} \lvert \operatorname{rank}(a_{ij}) - \operatorname{rank}(b_{ij}) \rvert
 
-    Ranks are among the n values of a column; equal values share the mean of their places, so that the order of the
-    rows does not count. About n/3 for a release that has nothing to do with the original.
+    Ranks are among the n values of a column. Equal values have the mean of their ranks, so that the order of the rows does
+    not matter. For an unrelated release it is about n/3.
 
     Parameters
     ----------
@@ -71,7 +115,7 @@ def rank_position(original: Any, released: Any) -> float:
     Returns
     -------
     float
-        From 0, all ranks kept, to n/2; larger is more distorted.
+        From 0 (all ranks kept) to n/2; larger is more distorted.
 
     References
     ----------
@@ -87,7 +131,7 @@ def rank_position(original: Any, released: Any) -> float:
 
 
 def rank_maintenance(original: Any, released: Any) -> float:
-    """Return RM, the share of values that keep their rank in their column.
+    """Return RM, the fraction of values that keep their rank in their column.
 
     Ranks are as in `rank_position`; equation (2.9) of Thapa (2013).
 
@@ -99,7 +143,7 @@ def rank_maintenance(original: Any, released: Any) -> float:
     Returns
     -------
     float
-        From 0 to 1, all ranks kept; smaller is more distorted.
+        From 0 to 1 (all ranks kept); smaller is more distorted.
 
     Examples
     --------
@@ -111,13 +155,13 @@ def rank_maintenance(original: Any, released: Any) -> float:
 
 
 def attribute_rank_change(original: Any, released: Any) -> float:
-    r"""Return CP, by how many places a column moves on average when the columns are ordered by their means.
+    r"""Return CP, the average change of a column's rank when the columns are ordered by their means.
 
     .. math::
         CP = \frac{1}{m} \sum_{j=1}^{m}
         \lvert \operatorname{rank}(\bar a_j) - \operatorname{rank}(\bar b_j) \rvert
 
-    Columns with equal means share the mean of their places.
+    Columns with equal means have the mean of their ranks.
 
     Parameters
     ----------
@@ -127,7 +171,7 @@ def attribute_rank_change(original: Any, released: Any) -> float:
     Returns
     -------
     float
-        From 0, the order kept, to m/2; larger is more distorted.
+        From 0 (same order) to m/2; larger is more distorted.
 
     References
     ----------
@@ -143,7 +187,7 @@ def attribute_rank_change(original: Any, released: Any) -> float:
 
 
 def attribute_rank_maintenance(original: Any, released: Any) -> float:
-    """Return CK, the share of columns that keep their place when the columns are ordered by their means.
+    """Return CK, the fraction of columns that keep their rank when the columns are ordered by their means.
 
     Ranks are as in `attribute_rank_change`; equation (2.11) of Thapa (2013).
 
@@ -155,7 +199,7 @@ def attribute_rank_maintenance(original: Any, released: Any) -> float:
     Returns
     -------
     float
-        From 0 to 1, the order kept; smaller is more distorted.
+        From 0 to 1 (same order); smaller is more distorted.
 
     Examples
     --------

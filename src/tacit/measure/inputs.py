@@ -1,4 +1,4 @@
-"""What the measures accept: matrices, and a table with its release.
+"""Checks of the input of the measures: matrices, and a table with its release.
 
 Matrices are dense or sparse. A table and its release are arrays or data frames with the same rows and columns.
 """
@@ -16,9 +16,9 @@ from tacit.validation import reason_of
 
 
 def as_matrix(values: Any, name: str) -> Any:
-    """Return a dense matrix as an ndarray and a sparse one as CSR, or say what is wrong with it.
+    """Return a dense matrix as an ndarray and a sparse one as CSR, or raise an error.
 
-    The type of number stays: a matrix of small integers in float64 could be eight times as large.
+    The dtype does not change: a matrix of small integers in float64 could be eight times as large.
     """
     from scipy.sparse import csr_array, issparse
 
@@ -37,7 +37,7 @@ def as_matrix(values: Any, name: str) -> Any:
 
 
 def as_dense(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return a dense matrix in float64, or say what is wrong with it."""
+    """Return a dense matrix in float64, or raise an error."""
     array = as_matrix(values, name)
     if not isinstance(array, np.ndarray):
         raise InvalidInputError(f"{name} to be dense", words("a sparse matrix"), "Call its toarray().")
@@ -46,7 +46,7 @@ def as_dense(values: ArrayLike, name: str) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pair(Undisclosed):
-    """A table and what was released of it, row by row and column by column.
+    """A table and its release, with the same rows and columns.
 
     Parameters
     ----------
@@ -67,12 +67,12 @@ def table_pair(original: Any, released: Any, *, least_rows: int = 1, varying: bo
     Parameters
     ----------
     original, released : array-like or data frame of shape (n_rows, n_columns)
-        Where both are data frames, columns are paired by name, else by place.
+        If both are data frames, columns are paired by name, otherwise by position.
     least_rows : int
-        The fewest rows that the caller can use.
+        The smallest number of rows that the caller can use.
     varying : bool
-        Whether the caller needs every column of the original to have at least two values. Those of the release may
-        be constant: that is something that a release can do to them.
+        Whether every column of the original must have at least two values. Columns of the release may be constant, because
+        the release may have made them so.
     """
     first, names = as_table(original, "original")
     second, second_names = as_table(released, "released")
@@ -82,20 +82,18 @@ def table_pair(original: Any, released: Any, *, least_rows: int = 1, varying: bo
         raise InvalidInputError(
             f"released to have {first.shape[0]} rows and {first.shape[1]} columns, as original has",
             words(f"{second.shape[0]} rows and {second.shape[1]} columns"),
-            "Give the release of the same table: row i of one belongs to row i of the other.",
+            "Give the release of the same table, with the rows in the same order.",
         )
     if first.shape[0] < least_rows:
-        raise InvalidInputError(
-            f"tables of at least {least_rows} rows", words(f"{first.shape[0]}"), "This measure compares rows."
-        )
-    found = Pair(first, second, names or second_names or tuple(f"column {place}" for place in range(first.shape[1])))
+        raise InvalidInputError(f"tables of at least {least_rows} rows", words(f"{first.shape[0]}"), "Give more rows.")
+    pair = Pair(first, second, names or second_names or tuple(f"column {place}" for place in range(first.shape[1])))
     if varying:
-        refuse_constant(found.original, found.names)
-    return found
+        refuse_constant(pair.original, pair.names)
+    return pair
 
 
 def as_table(values: Any, name: str) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
-    """Return a table's numbers and, where it is a data frame, its columns' names."""
+    """Return the numbers of a table and, for a data frame, the names of its columns."""
     from narwhals.dependencies import is_into_dataframe
 
     if not is_into_dataframe(values):
@@ -125,13 +123,13 @@ def as_table(values: Any, name: str) -> tuple[NDArray[np.float64], tuple[str, ..
 
 
 def refuse_constant(table: NDArray[np.float64], names: tuple[str, ...]) -> None:
-    """Raise where a column has one value only, naming it."""
+    """Raise an error that names the columns with only one value."""
     constant = [name for name, is_one in zip(names, np.ptp(table, axis=0) == 0, strict=True) if is_one]
     if constant:
         raise InvalidInputError(
             "every column of original to have at least two values",
             words(f"a single value in {listed(constant)}"),
-            "Leave constant columns out: there is nothing to compare or to hide in them.",
+            "Leave out constant columns.",
         )
 
 

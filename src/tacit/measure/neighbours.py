@@ -1,8 +1,9 @@
-"""Whether rows that are near each other in the original are near each other in the release, by an exact search.
+"""Neighbours of rows in the original and in the release, by an exact search.
 
-The search works in blocks, without a matrix of all distances. Trees gain little beyond ten columns or so. Here a product of
-matrices in float32 gives a lower bound of every squared distance in a block, at the speed of BLAS; the few pairs that the
-bound leaves open are computed in float64 from differences. So the answer is exact, and memory is that of a few blocks.
+The search works in blocks, without a matrix of all distances. Trees are slow beyond about ten columns. Here a product of
+matrices in float32 gives a lower bound of every squared distance in a block, at the speed of BLAS. The few pairs that the
+bound does not exclude are computed in float64 from differences. So the result is exact, and the memory is that of a few
+blocks.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from tacit.validation import check_count, check_seed
 
 Rows = NDArray[np.intp]
 Numbers = NDArray[np.float64]
-QUERIES_AT_ONCE = 1024
-POINTS_AT_ONCE = 4096
-_PAIRS_AT_ONCE = 1 << 18
-# Distances closer than this, relative to themselves and to the largest row, are the same but for rounding.
+# Sizes of blocks: 16 MB of bounds, and 2 MB per column of differences. Set by hand; they affect speed only.
+QUERIES_AT_ONCE, POINTS_AT_ONCE, _PAIRS_AT_ONCE = 1024, 4096, 1 << 18
+# Distances that differ by less than this, relative to themselves and to the longest row, count as equal: it is rounding.
 _OF_DISTANCE, _OF_SIZE = 1e-9, 1e-12
-# Beyond the k nearest this many are kept, to see which are as near as the k-th.
+# Number of neighbours beyond the k-th that are kept, to see which are as near as the k-th. Set by hand.
 _KEPT_BEYOND = 16
+# Rows whose distances to all rows are in memory at the same time.
 _FULL_ROWS_AT_ONCE = 16
 
 
@@ -36,16 +37,16 @@ def nearest(points: Numbers, queries: Numbers, k: int, own: Rows | None = None) 
     Parameters
     ----------
     points, queries : ndarray of shape (n_points, n_columns), (n_queries, n_columns)
-        Finite numbers; at least k points, besides a query's own.
+        Finite numbers; at least k points, not counting a query's own.
     k : int
-        How many.
+        Number of neighbours.
     own : ndarray of shape (n_queries,), optional
-        The point that is the query itself and does not count as its neighbour.
+        The point that is the query itself and is not its neighbour.
 
     Returns
     -------
     tuple of ndarray of shape (n_queries, k)
-        Indices of points and squared Euclidean distances. Of equally near points those with smaller indices come first.
+        Indices of points and squared Euclidean distances. Equally near points are ordered by index.
     """
     indices = np.empty((len(queries), k), dtype=np.intp)
     squares = np.empty((len(queries), k))
@@ -56,9 +57,9 @@ def nearest(points: Numbers, queries: Numbers, k: int, own: Rows | None = None) 
 
 
 def query_blocks(queries: Numbers) -> Iterator[Rows]:
-    """Yield the queries in blocks of similar ones, along the direction in which they spread most.
+    """Yield blocks of similar queries, ordered along the direction of their largest variance.
 
-    The bound of a block is computed about its centre: the tighter the block, the tighter the bound.
+    The bounds of a block are computed relative to its centre: the smaller the block, the tighter the bounds.
     """
     centred = queries - queries.mean(axis=0)
     reach = float(np.abs(centred).max()) or 1.0
@@ -73,8 +74,8 @@ class LowerBounds:
     """Lower bounds of the squared distances from a block of queries to chunks of points.
 
     With centre c, q = query - c and p = point - c, the bound is (1 - s) (|q|² + |p|²) - 2 q.p, computed as one product of
-    float32 matrices. s covers the rounding: a product of m + 2 terms is off by at most (m + 4) 2^-24 of the sum of their
-    sizes, which is at most 2 (|q|² + |p|²).
+    float32 matrices. s covers the rounding: the error of a product of m + 2 terms is at most (m + 4) 2^-24 of the sum of
+    their absolute values, which is at most 2 (|q|² + |p|²).
 
     Parameters
     ----------
@@ -93,15 +94,15 @@ class LowerBounds:
         self._left[:, :-2] = -2 * centred
         self._left[:, -2] = self._keep * np.einsum("ij,ij->i", centred, centred)
         self._left[:, -1] = 1
-        # One place in memory for all chunks: fresh pages for each would take longer than the product.
+        # The same memory for all chunks: allocating it for each would take longer than the product.
         self._space = np.empty(len(queries) * POINTS_AT_ONCE, dtype=np.float32)
 
     def keep(self, queries: NDArray[np.bool_]) -> None:
-        """Go on with some of the queries only."""
+        """Continue with some of the queries only."""
         self._left = self._left[queries]
 
     def below(self, start: int, stop: int, limits: Numbers) -> tuple[Rows, Rows]:
-        """Return the pairs of a query and a point in a range whose squared distance may be below the query's limit."""
+        """Return the pairs of a query and a point of a range whose squared distance may be below the query's limit."""
         bounds = self.of(start, stop)
         # Rounded up, so that no pair is lost.
         highest = np.nextafter((limits / self.unit**2).astype(np.float32), np.float32(np.inf))
@@ -124,21 +125,21 @@ class LowerBounds:
 
 def squared_distances(points: Numbers, queries: Numbers, rows: Rows, columns: Rows) -> Numbers:
     """Return the squared distances of pairs of a query (by `rows`) and a point (by `columns`), from their differences."""
-    found = np.empty(len(rows))
+    squares = np.empty(len(rows))
     for start in range(0, len(rows), _PAIRS_AT_ONCE):
         piece = slice(start, start + _PAIRS_AT_ONCE)
         difference = queries[rows[piece]] - points[columns[piece]]
-        found[piece] = np.einsum("ij,ij->i", difference, difference)
-    return found
+        squares[piece] = np.einsum("ij,ij->i", difference, difference)
+    return squares
 
 
 def _nearest_in_block(points: Numbers, queries: Numbers, k: int, own: Rows | None) -> tuple[Rows, Numbers]:
     bounds = LowerBounds(points, queries)
     n_queries, n_points = len(queries), len(points)
-    # The nearest so far; an index of -1 is a free place.
+    # The nearest so far; an index of -1 is an empty place.
     indices = np.full((n_queries, k), -1, dtype=np.intp)
     squares = np.full((n_queries, k), np.inf)
-    # Any k points give a limit to begin with; those of smallest bounds in the first chunk give a good one.
+    # Any k points give an initial limit; those with the smallest bounds in the first chunk give a good one.
     first = min(max(POINTS_AT_ONCE, k + 1), n_points)
     likely = np.argpartition(bounds.of(0, first), min(k, first - 1), axis=1)[:, : k + 1]
     rows = np.repeat(np.arange(n_queries), likely.shape[1])
@@ -157,7 +158,7 @@ def _nearest_in_block(points: Numbers, queries: Numbers, k: int, own: Rows | Non
 
 
 def _kth(distances: Numbers, rows: Rows, columns: Rows, own: Rows | None, n_queries: int, k: int) -> Numbers:
-    """Return the k-th smallest distance of each query, its own point left out; infinite where there are fewer."""
+    """Return the k-th smallest distance of each query, without its own point; infinite if there are fewer."""
     if own is not None:
         distances = np.where(columns == own[rows], np.inf, distances)
     table = distances.reshape(n_queries, -1)
@@ -165,7 +166,7 @@ def _kth(distances: Numbers, rows: Rows, columns: Rows, own: Rows | None, n_quer
 
 
 def _merge(indices: Rows, squares: Numbers, rows: Rows, columns: Rows, distances: Numbers) -> None:
-    """Put found pairs into the lists of the nearest so far, each kept in order of distance, then of index."""
+    """Insert pairs into the lists of the nearest so far, ordered by distance, then by index."""
     k = indices.shape[1]
     order = np.lexsort((columns, distances, rows))
     rows, columns, distances = rows[order], columns[order], distances[order]
@@ -188,24 +189,24 @@ def _merge(indices: Rows, squares: Numbers, rows: Rows, columns: Rows, distances
 def neighbour_overlap(
     original: Any, released: Any, k: int = 10, *, sample: int | None = 10_000, random_state: int = 0
 ) -> float:
-    r"""Return how many of a row's k nearest rows in the original are also among its k nearest in the release.
+    r"""Return the average number of a row's k nearest rows in the original that are also among its k nearest in the release.
 
     .. math::
         \frac{1}{n} \sum_{i=1}^{n} \lvert N_k(a_i) \cap N_k(b_i) \rvert
 
-    with :math:`N_k` the k other rows at the smallest Euclidean distances. Where several are equally far and only some of
-    them fit, those are taken that the other table takes too: equal distances are no difference. Distances count as
-    equal up to rounding (1e-9 of themselves plus 1e-12 of the longest row). So a translation, a rotation or one factor
-    for all columns leaves it at exactly k. Different factors for different columns do not.
+    with :math:`N_k` the k other rows at the smallest Euclidean distances. If several rows are equally distant and only some
+    belong to the k, those are chosen that are also neighbours in the other table. Distances are equal up to rounding (1e-9 of
+    themselves plus 1e-12 of the longest row). So it is exactly k for a translation, a rotation, or the same factor for all
+    columns, but not for different factors.
 
     Parameters
     ----------
     original, released : array-like or data frame of shape (n_rows, n_columns)
-        The table and its release. Values are taken as they are: scale columns of different units first.
+        The table and its release. Values are not scaled: scale columns of different units first.
     k : int
         Number of neighbours, below the number of distinct rows of the original.
     sample : int or None
-        Larger tables are measured on a random choice of this many rows, each beside all others; None for all rows. The
+        In larger tables, this many random rows are measured, each among all others; None for all rows. The
         standard error of the mean is at most :math:`k / (2 \sqrt{\text{sample}})`, 0.005 k by default.
     random_state : int
         Seed of that choice.
@@ -213,7 +214,7 @@ def neighbour_overlap(
     Returns
     -------
     float
-        From 0 to k, all neighbours kept; about :math:`k^2 / n` for an unrelated table. Smaller is more distorted.
+        From 0 to k (all neighbours kept); about :math:`k^2 / n` for an unrelated table. Smaller is more distorted.
 
     References
     ----------
@@ -227,11 +228,11 @@ def neighbour_overlap(
     pair, k, rows = _checked(original, released, k, sample, random_state)
     before, after = _search(pair.original, rows, k), _search(pair.released, rows, k)
     overlaps = np.empty(len(rows))
-    listed = ~before.is_cut
+    listed = ~before.is_incomplete
     overlaps[listed] = _overlap(before, after, *_together(before, after, listed), listed)
-    swapped = before.is_cut & ~after.is_cut
+    swapped = before.is_incomplete & ~after.is_incomplete
     overlaps[swapped] = _overlap(after, before, *_together(after, before, swapped), swapped)
-    for some in _blocks(np.flatnonzero(before.is_cut & after.is_cut)):
+    for some in _blocks(np.flatnonzero(before.is_incomplete & after.is_incomplete)):
         distances = before.full(some), after.full(some)
         overlaps[some] = _overlap(before, after, *distances, some)
     return float(overlaps.mean())
@@ -240,30 +241,30 @@ def neighbour_overlap(
 def neighbour_rank_change(
     original: Any, released: Any, k: int = 10, *, sample: int | None = 1_000, random_state: int = 0
 ) -> float:
-    r"""Return by how many places a row's k nearest rows move when all rows are ordered by their distance from it.
+    r"""Return the average change of the ranks of a row's k nearest rows, when all rows are ordered by their distance from it.
 
     .. math::
         \frac{1}{nk} \sum_{i=1}^{n} \sum_{j \in N_k(a_i)}
         \lvert \operatorname{rank}_{a_i}(j) - \operatorname{rank}_{b_i}(j) \rvert
 
-    Ranks are among all other rows, 1 for the nearest; equally far rows (as in `neighbour_overlap`) share the mean of
-    their places. A translation, a rotation or one factor for all columns leaves it at exactly 0.
+    Ranks are among all other rows, 1 for the nearest. Equally distant rows (as in `neighbour_overlap`) have the mean of their
+    ranks. It is exactly 0 for a translation, a rotation, or the same factor for all columns.
 
     Parameters
     ----------
     original, released : array-like or data frame of shape (n_rows, n_columns)
-        The table and its release. Values are taken as they are: scale columns of different units first.
+        The table and its release. Values are not scaled: scale columns of different units first.
     k : int
         Number of neighbours, below the number of distinct rows of the original.
     sample : int or None
-        Larger tables are measured on a random choice of this many rows, each beside all others; None for all rows.
+        In larger tables, this many random rows are measured, each among all others; None for all rows.
     random_state : int
         Seed of that choice.
 
     Returns
     -------
     float
-        From 0, all ranks kept; about n/2 for an unrelated table. Larger is more distorted.
+        From 0 (all ranks kept); about n/2 for an unrelated table. Larger is more distorted.
 
     References
     ----------
@@ -276,12 +277,12 @@ def neighbour_rank_change(
     """
     pair, k, rows = _checked(original, released, k, sample, random_state)
     before = _search(pair.original, rows, k)
-    after = _Found(pair.released, rows, k, before.indices, before.distances, _size(pair.released))
+    after = _Neighbours(pair.released, rows, k, before.indices, before.distances, _size(pair.released))
     total = 0.0
     for some in _blocks(np.arange(len(rows))):
         chosen = before.indices[some][:, :k]
-        # Where the lists hold all rows that are as near as the k-th, they have the ranks as well.
-        listed = not before.is_cut[some].any()
+        # If the lists hold all rows that are as near as the k-th, the ranks follow from them.
+        listed = not before.is_incomplete[some].any()
         old = before.distances[some] if listed else before.full(some)
         old_places = np.broadcast_to(np.arange(k), chosen.shape) if listed else chosen
         total += float(np.abs(_ranks(old, old_places, before) - _ranks(after.full(some), chosen, after)).sum())
@@ -289,8 +290,8 @@ def neighbour_rank_change(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Found(Undisclosed):
-    """The nearest rows of some rows of one table, and a few beyond the k-th."""
+class _Neighbours(Undisclosed):
+    """The nearest rows of some rows of one table, with some beyond the k-th."""
 
     table: Numbers
     rows: Rows
@@ -308,13 +309,13 @@ class _Found(Undisclosed):
         return _OF_DISTANCE * distances + _OF_SIZE * self.size
 
     @property
-    def is_cut(self) -> NDArray[np.bool_]:
-        """Whether more rows may be as near as the k-th than were kept."""
+    def is_incomplete(self) -> NDArray[np.bool_]:
+        """Whether there may be more rows as near as the k-th than were kept."""
         kept_all = self.indices.shape[1] == len(self.table) - 1
         return (self.distances[:, -1] <= self.kth + self.slack(self.kth)) & (not kept_all)
 
     def full(self, some: Rows) -> Numbers:
-        """The distances of some of the rows to all rows, infinite to themselves."""
+        """Return the distances of some of the rows to all rows; infinite to themselves."""
         from scipy.spatial.distance import cdist
 
         distances: Numbers = cdist(self.table[self.rows[some]], self.table)
@@ -322,7 +323,7 @@ class _Found(Undisclosed):
         return distances
 
     def kinds(self, distances: Numbers, some: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Whether rows at these distances are nearer than the k-th, and whether as near as it."""
+        """Return whether rows at these distances are nearer than the k-th, and whether they are as near."""
         kth = self.kth[some][:, None]
         slack = self.slack(kth)
         return distances < kth - slack, np.abs(distances - kth) <= slack
@@ -346,10 +347,10 @@ def _checked(original: Any, released: Any, k: object, sample: object, random_sta
     return pair, count, np.sort(chosen)
 
 
-def _search(table: Numbers, rows: Rows, k: int) -> _Found:
+def _search(table: Numbers, rows: Rows, k: int) -> _Neighbours:
     kept = min(k + _KEPT_BEYOND, len(table) - 1)
     indices, squares = nearest(table, table[rows], kept, own=rows)
-    return _Found(table, rows, k, indices, np.sqrt(squares), _size(table))
+    return _Neighbours(table, rows, k, indices, np.sqrt(squares), _size(table))
 
 
 def _size(table: Numbers) -> float:
@@ -361,23 +362,23 @@ def _blocks(places: Rows) -> list[Rows]:
     return [places[start : start + _FULL_ROWS_AT_ONCE] for start in range(0, len(places), _FULL_ROWS_AT_ONCE)]
 
 
-def _together(one: _Found, other: _Found, some: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-    """Return the distances, in both tables, of the rows that one table's lists have."""
+def _together(one: _Neighbours, other: _Neighbours, some: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+    """Return the distances, in both tables, of the rows in one table's lists."""
     indices = one.indices[some]
     lines = np.repeat(one.rows[some], indices.shape[1])
     squares = squared_distances(other.table, other.table, lines, indices.ravel())
     return one.distances[some], np.sqrt(squares).reshape(indices.shape)
 
 
-def _overlap(one: _Found, other: _Found, in_one: Numbers, in_other: Numbers, some: Any) -> NDArray[np.int64]:
-    """Return the largest overlap that any choice among equally far rows allows.
+def _overlap(one: _Neighbours, other: _Neighbours, in_one: Numbers, in_other: Numbers, some: Any) -> NDArray[np.int64]:
+    """Return the largest overlap over all choices among equally distant rows.
 
-    Given are distances in both tables, for at least all rows that are in one table nearer than, or as near as, the k-th.
+    The distances in both tables are given for at least all rows that are nearer than, or as near as, the k-th in one table.
     """
     sure, tied = one.kinds(in_one, some)
     other_sure, other_tied = other.kinds(in_other, some)
     places = one.k - sure.sum(axis=1)
-    # All rows nearer than the k-th are in the lists, whether the lists were cut or not.
+    # All rows nearer than the k-th are in the lists, also in incomplete ones.
     other_places = one.k - other.kinds(other.distances[some], some)[0].sum(axis=1)
     from_tied = np.minimum(places, (tied & other_sure).sum(axis=1))
     to_tied = np.minimum(other_places, (sure & other_tied).sum(axis=1))
@@ -386,13 +387,13 @@ def _overlap(one: _Found, other: _Found, in_one: Numbers, in_other: Numbers, som
     return overlaps
 
 
-def _ranks(distances: Numbers, chosen: Rows, found: _Found) -> Numbers:
-    """Return the ranks of chosen rows by their distance, equal distances sharing the mean of their places."""
+def _ranks(distances: Numbers, chosen: Rows, neighbours: _Neighbours) -> Numbers:
+    """Return the ranks of chosen rows by their distance; equal distances have the mean of their ranks."""
     ranks = np.empty(chosen.shape)
     for line, (row, places) in enumerate(zip(distances, chosen, strict=True)):
         own = row[places]
-        slack = found.slack(own)
-        # Only what is nearer than the farthest of the chosen is put in order.
+        slack = neighbours.slack(own)
+        # Only rows nearer than the farthest chosen one are sorted.
         near = np.sort(row[row <= (own + slack).max()])
         nearer = np.searchsorted(near, own - slack, side="left")
         up_to = np.searchsorted(near, own + slack, side="right")

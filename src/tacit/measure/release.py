@@ -1,6 +1,6 @@
-"""Everything that is measured about one release: distortion, use, attacks, and a verdict in words.
+"""All measures of one release: distortion, use, attacks, and a verdict in words.
 
-Measures are tried one by one; those that a table does not allow are left out, with the reason.
+Measures are tried one by one; those that cannot be computed for a table are left out, with the reason.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tacit.measure.correlation import canonical_correlation, correlation_measure
 from tacit.measure.distortion import (
     attribute_rank_change,
     attribute_rank_maintenance,
+    entropy_loss,
     rank_maintenance,
     rank_position,
     value_difference,
@@ -40,22 +41,22 @@ from tacit.measure.neighbours import neighbour_overlap, neighbour_rank_change
 from tacit.measure.verdict import verdict
 from tacit.validation import check_choice, check_count, check_seed, reason_of
 
-Found = TypeVar("Found")
-# Clusters and classifiers of larger tables are measured on a random choice of this many rows.
+Value = TypeVar("Value")
+# In larger tables, clusters and classifiers are measured on this many random rows. Set by hand: it bounds the time.
 ROWS_FOR_USE = 20_000
-# Squares, and sums of them, of values and of differences between these sizes can be computed.
+# Squares of values and of differences within these limits, and sums of them, do not overflow or underflow.
 _SMALLEST, _LARGEST = 1e-100, 1e100
 NEIGHBOURS, CLUSTERS = 10, 5
-"""The number of neighbours, and without classes the number of clusters, if none is given."""
+"""Defaults: the number of neighbours, and the number of clusters of a table without classes. Set by hand."""
 
 
 class Attempts:
-    """Keeps, while several measures are taken, why some of them could not be.
+    """Computes several measures, and keeps the reasons why some of them could not be computed.
 
     Attributes
     ----------
     left_out : dict of str to str
-        What was left out, and why, in words.
+        The names of measures that were left out, with reasons.
 
     Examples
     --------
@@ -69,57 +70,57 @@ class Attempts:
     def __init__(self) -> None:
         self.left_out: dict[str, str] = {}
 
-    def take(self, name: str, measure: Callable[[], Found], *, asked: bool = False) -> Found | None:
-        """Return what `measure` finds; None, and a reason kept, where it refuses or finds no finite number.
+    def take(self, name: str, measure: Callable[[], Value], *, asked: bool = False) -> Value | None:
+        """Return the result of `measure`; if it raises an error or is not finite, keep the reason and return None.
 
-        `asked` is for what the user set by hand: that it cannot be had is then an error, not something to leave out.
+        With `asked`, for a setting that the user gave, errors are raised.
         """
         try:
-            found = measure()
-        except ValueError as error:  # tacit's refusals, and those of scikit-learn and numpy, are of this kind
+            result = measure()
+        except ValueError as error:  # the errors of tacit, scikit-learn and numpy are of this type
             if asked:
                 raise
             self.left_out[name] = reason(error)
             return None
-        if not all(map(isfinite, _figures(found))):
+        if not all(map(isfinite, _figures(result))):
             self.left_out[name] = "has no finite value here: the values are too large or too close together"
             return None
-        return found
+        return result
 
 
 def reason(error: ValueError) -> str:
-    """Return why something was refused, as a phrase for a report."""
+    """Return the reason of an error, as a phrase for a report."""
     if isinstance(error, TacitError):
         return f"needs {error.expected}; got {error.got}"
     return f"cannot be computed here: {reason_of(error)}"
 
 
-def _figures(found: Any) -> list[float]:
-    """Return the numbers that a finding, a score or a plain figure consists of."""
-    if isinstance(found, float):
-        return [found]
-    parts = found if isinstance(found, tuple) else vars(found).values() if is_dataclass(found) else ()
+def _figures(result: Any) -> list[float]:
+    """Return the numbers of a finding, a score or a plain number."""
+    if isinstance(result, float):
+        return [result]
+    parts = result if isinstance(result, tuple) else vars(result).values() if is_dataclass(result) else ()
     return [figure for part in parts for figure in _figures(part)]
 
 
 @dataclass(frozen=True, eq=False)
 class ReleaseMeasures:
-    """What a release kept, and what it gives away.
+    """What a release keeps, and what it leaks.
 
     Parameters
     ----------
     distortion : dict of str to float
-        Each metric by its name.
+        The metrics, by name.
     n_clusters : int
-        Number of clusters looked for.
+        Number of clusters.
     clustering_accuracy : float or None
-        Share of rows that stay in their cluster; None where k-means could not be asked.
+        Fraction of rows that stay in their cluster; None if it could not be computed.
     panel : tuple of PanelScore
-        What classifiers learn; empty without labels.
+        The scores of classifiers; empty without labels.
     attacks : tuple of Finding
-        What attackers recover.
+        The results of attacks.
     left_out : dict of str to str
-        What could not be measured on this table, and why: names of metrics, of classifiers, of attacks.
+        The metrics, classifiers and attacks that could not be computed for this table, with reasons.
     """
 
     distortion: dict[str, float]
@@ -131,7 +132,7 @@ class ReleaseMeasures:
 
     @property
     def verdict(self) -> str:
-        """What is kept and what leaks, in words."""
+        """What the release keeps and leaks, in words."""
         missed = sum(name in self.left_out for name in ATTACKS)
         return verdict(self.clustering_accuracy, self.panel, self.attacks, n_missed=missed)
 
@@ -163,14 +164,13 @@ def measure_release(
 ) -> ReleaseMeasures:
     """Measure a release by all metrics, the panel of classifiers if there are labels, and all attacks.
 
-    So that no unit counts more than another, neighbours are measured with both tables in standard deviations of the
-    original's columns, and clusters with columns from 0 to 1, in which methods of `tacit.perturb` look for them. Clusters
-    and classifiers of tables of more than 20,000 rows are measured on a random choice of that many; neighbours and attacks
-    choose as their own functions do.
+    So that the units of columns do not matter, neighbours are measured in standard deviations of the original's columns, and
+    clusters with columns scaled to the range from 0 to 1, as in `tacit.perturb`. In tables of more than 20,000 rows, clusters
+    and classifiers are measured on that many random rows; for neighbours and attacks, the defaults of their functions apply.
 
-    What a small or odd table does not allow is left out, with the reason in `left_out`, where the function itself would
-    raise: as canonical correlations of more columns than rows, or a class of one row. What is asked by hand and cannot be
-    had is an error all the same, and so are tables and labels that do not fit together.
+    Measures that cannot be computed for a table (canonical correlations of more columns than rows, a class of one row) are left
+    out, with the reason in `left_out`. If the user asked for one by a setting, this is an error; so are tables and labels that
+    do not fit together.
 
     Parameters
     ----------
@@ -179,29 +179,28 @@ def measure_release(
     labels : array-like of shape (n_rows,), optional
         The class of each row. No attack uses it.
     unchanged : array-like or data frame of shape (n_rows, n_unchanged), optional
-        Columns, of any kind, that were released as they are. Rows are linked by them, alone and together with the others.
+        Columns, of any type, that were released unchanged. Rows are linked by them, alone and together with the others.
     n_neighbours : int, optional
         The k of the neighbour metrics; 10 if not given.
     n_clusters : int, optional
-        Number of clusters; if not given, the number of classes, or five without labels.
+        Number of clusters; the number of classes if not given, or five without labels.
     classifiers, test_rows :
         As in `classifier_panel`.
     random_state : int
         Seed of all choices.
     advance : callable
-        Is told the name of each stage as it begins; there are four.
+        Called with the name of each of the four stages when it begins.
 
     Returns
     -------
     ReleaseMeasures
-        All of it.
 
     Examples
     --------
     >>> generator = np.random.default_rng(0)
     >>> table = generator.normal(size=(200, 3))
-    >>> found = measure_release(table, table + 0.1 * generator.normal(size=table.shape))
-    >>> found.attacks[0].leaks, found.panel
+    >>> result = measure_release(table, table + 0.1 * generator.normal(size=table.shape))
+    >>> result.attacks[0].leaks, result.panel
     (True, ())
     """
     advance("distortion")
@@ -226,7 +225,7 @@ def measure_release(
     )
     panel: tuple[PanelScore, ...] = ()
     if classes is not None:
-        chosen = some[_with_company(classes[some], attempts)]
+        chosen = some[_in_larger_classes(classes[some], attempts)]
         panel = _panel(pair, classes, chosen, names, attempts, test_rows=test_rows, random_state=random_state)
     advance("attacks")
     runs: dict[str, Callable[[], Finding]] = {
@@ -244,7 +243,7 @@ def measure_release(
 
 
 def all_attacks(original: Any, released: Any, *, random_state: int = 0) -> tuple[Finding, ...]:
-    """Run every attack with its own defaults; attribute inference only where there are two columns."""
+    """Run every attack with its own defaults; attribute inference only if there are at least two columns."""
     pair = table_pair(original, released, least_rows=6, varying=True)
     alone = len(pair.names) == 1
     return tuple(
@@ -263,7 +262,7 @@ ATTACKS: dict[str, Callable[[Any, Any, int], Finding]] = {
     "membership": lambda a, b, seed: membership(a, b, random_state=seed),
     "attribute inference": lambda a, b, seed: attribute_inference(a, b, random_state=seed),
 }
-"""Every attack with its own defaults, by the name that it has in a report."""
+"""Every attack with its own defaults, by its name in a report."""
 
 
 def _distortion(pair: Pair, scaled: Pair, asked: int | None, seed: int, attempts: Attempts) -> dict[str, float]:
@@ -277,25 +276,26 @@ def _distortion(pair: Pair, scaled: Pair, asked: int | None, seed: int, attempts
         "attribute rank maintenance (CK)": attribute_rank_maintenance,
         "correlation measure (CM)": correlation_measure,
         "canonical correlation (CCA)": canonical_correlation,
+        "privacy loss by entropy (PL)": entropy_loss,
     }
     near: dict[str, Callable[..., float]] = {
         f"neighbour overlap (of {k})": neighbour_overlap,
         f"neighbour rank change (of {k})": neighbour_rank_change,
     }
-    found = {name: attempts.take(name, partial(metric, *tables)) for name, metric in plain.items()}
+    values = {name: attempts.take(name, partial(metric, *tables)) for name, metric in plain.items()}
     for name, metric in near.items():
         measure = partial(metric, *in_deviations, k=k, random_state=seed)
-        found[name] = attempts.take(name, measure, asked=asked is not None)
-    return {name: value for name, value in found.items() if value is not None}
+        values[name] = attempts.take(name, measure, asked=asked is not None)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _panel(
     pair: Pair, classes: NDArray[Any], rows: NDArray[np.intp], names: list[str], attempts: Attempts, **settings: Any
 ) -> tuple[PanelScore, ...]:
-    """Return the scores of those classifiers that can be had; all of them split the rows alike."""
-    found = np.unique(classes[rows])
-    if len(found) < 2:
-        got = "one" if len(found) else "none"
+    """Return the scores of the classifiers that can be computed; all use the same split of the rows."""
+    present = np.unique(classes[rows])
+    if len(present) < 2:
+        got = "one" if len(present) else "none"
         attempts.left_out["classifiers"] = f"need at least two classes with at least two rows each; got {got}"
         return ()
     parts = pair.original[rows], pair.released[rows], classes[rows]
@@ -304,7 +304,7 @@ def _panel(
 
 
 def _usual_clusters(classes: NDArray[Any] | None) -> int:
-    """Return the number of classes that have more than one row, or the usual number where that is no clustering."""
+    """Return the number of classes with more than one row, or the default if there are fewer than two."""
     count = 0 if classes is None else int(np.sum(np.unique(classes, return_counts=True)[1] > 1))
     return count if count > 1 else CLUSTERS
 
@@ -328,16 +328,16 @@ def _in_deviations(pair: Pair) -> Pair:
 def _some_rows(n_rows: int, seed: int) -> NDArray[np.intp]:
     if n_rows <= ROWS_FOR_USE:
         return np.arange(n_rows)
-    # A choice by place with a public seed is fine here: a measurement carries no guarantee and stays with the holder.
+    # A choice with a public seed is fine here: a measurement has no guarantee and stays with the holder.
     return np.sort(np.random.default_rng(seed).choice(n_rows, ROWS_FOR_USE, replace=False))
 
 
-def _with_company(classes: NDArray[Any], attempts: Attempts) -> NDArray[np.bool_]:
-    """Return which rows have another of their class among those chosen; the others cannot be learned from and tested."""
+def _in_larger_classes(classes: NDArray[Any], attempts: Attempts) -> NDArray[np.bool_]:
+    """Return which rows belong to a class with at least two of the chosen rows, so that it can be learned and tested."""
     _, places, counts = np.unique(classes, return_inverse=True, return_counts=True)
     rare = int((counts < 2).sum())
     if rare:
         why = "classifiers need two rows of a class, one to learn from and one to test on"
         attempts.left_out[f"{rare} classes of one row" if rare > 1 else "a class of one row"] = why
-    found: NDArray[np.bool_] = counts[places] > 1
-    return found
+    in_larger: NDArray[np.bool_] = counts[places] > 1
+    return in_larger

@@ -1,4 +1,4 @@
-"""A verdict on a release, in words that need no statistics."""
+"""A verdict on a release, in words that need no knowledge of statistics."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ import numpy as np
 from tacit.measure.attacks import Finding, Linkage, Reconstruction
 from tacit.measure.classifiers import PanelScore
 
-# From this share of rows linked, or of variance recovered, a release hides little, whatever the rest.
+# Thresholds of the verdict, set by hand. From this fraction of rows linked, or of variance recovered, a release hides little.
 _LINKED, _RECOVERED = 0.1, 0.5
-# Up to these losses of AUC, or shares of rows in another cluster, use is kept, or partly kept.
+# Up to these losses of AUC, or fractions of rows in another cluster, the use is kept, or partly kept.
 _KEPT, _PARTLY = 0.02, 0.1
-# Up to this AUC nothing worth mentioning was learned.
+# Up to this AUC, nothing was learned (0.5 is chance).
 _CHANCE = 0.55
-NO_PROOF = "Attacks that find nothing prove nothing, and this release carries no guarantee that tacit could check."
+NO_PROOF = "Attacks that find nothing prove nothing, and this release has no guarantee that tacit could check."
 
 
 def verdict(
     clustering_accuracy: float | None, panel: Sequence[PanelScore], attacks: Sequence[Finding], *, n_missed: int = 0
 ) -> str:
-    """Return what a release keeps and what it gives away, the strongest attack named.
+    """Return what a release keeps and what it leaks; the strongest attack is named.
 
     Parameters
     ----------
     clustering_accuracy : float or None
-        Share of rows that stay in their cluster; the measure of use where there is no panel. None if it is not known.
+        Fraction of rows that stay in their cluster, the measure of use if there is no panel. None if it is not known.
     panel : sequence of PanelScore
-        What classifiers learn from the release.
+        The scores of classifiers.
     attacks : sequence of Finding
-        What attackers recover.
+        The results of attacks.
     n_missed : int
-        How many attacks could not be run on this table.
+        Number of attacks that could not be run on this table.
 
     Returns
     -------
     str
-        One sentence on the release, and one on what it does not say.
+        One sentence about the release, and one about what this does not prove.
     """
     if panel:
         before = float(np.mean([score.auc_original for score in panel]))
@@ -59,7 +59,7 @@ def verdict(
 def _privacy(attacks: Sequence[Finding], n_missed: int) -> str:
     leaking = [finding for finding in attacks if finding.leaks]
     if not attacks:
-        return "withstood nothing: no attack could be run on this table"
+        return "was not attacked: no attack could be run on this table"
     if not leaking:
         could = "the one attack" if len(attacks) == 1 else f"any of the {len(attacks)} attacks"
         any_attack = f"{could} that could be run" if n_missed else "any attack here"
@@ -77,7 +77,7 @@ def _is_serious(finding: Finding) -> bool:
 
 
 def _strength(finding: Finding) -> float:
-    """Return how far the finding is from its baseline, of the way to all there is."""
+    """Return the gain over the baseline, as a fraction of the largest possible gain."""
     return (finding.recovered - finding.baseline) / max(1 - finding.baseline, 1e-12)
 
 

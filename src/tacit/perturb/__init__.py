@@ -1,7 +1,7 @@
-"""Tables released in changed form; `methods` has one method per file.
+"""Perturbed tables; `methods` has one method per file.
 
-None of these methods has a formal guarantee: what a perturbed table still reveals is measured by attacks
-(`tacit.measure.attacks`), never proven. `tacit.synthetic` has tables with a guarantee.
+None of these methods has a formal guarantee. Attacks (`tacit.measure.attacks`) measure what a perturbed table still reveals;
+they prove nothing. `tacit.synthetic` has tables with a guarantee.
 """
 
 from tacit.perturb.compare import Compared, compare_releases
@@ -12,6 +12,7 @@ from tacit.perturb.methods.hide_membership import HideMembership
 from tacit.perturb.methods.neighbourhood_aware import NeighbourhoodAware
 from tacit.perturb.methods.nmf import NMFRelease
 from tacit.perturb.methods.noise import AdditiveNoise
+from tacit.perturb.methods.rotation import RotationRelease
 from tacit.perturb.methods.truncated_svd import TruncatedSVDRelease
 from tacit.perturb.registry import named_release
 
@@ -24,6 +25,7 @@ __all__ = [
     "HideMembership",
     "NMFRelease",
     "NeighbourhoodAware",
+    "RotationRelease",
     "TruncatedSVDRelease",
     "compare_releases",
     "named_release",

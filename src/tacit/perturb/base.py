@@ -1,4 +1,4 @@
-"""What every release of a changed table does the same way: read, check, scale, find the setting, change, give back."""
+"""The base of all methods that perturb a table: it reads, checks and scales the table, and finds the setting."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Rows = NDArray[np.float64]
 
 
 class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # type: ignore[misc]
-    """Base of the methods: a scikit-learn transformer from a table to a changed table of the same form.
+    """Base of the methods: a scikit-learn transformer from a table to a perturbed table of the same form.
 
-    A method states what its setting is called (`_level_name`), which settings there are (`_settings`), what it learns before
-    a setting is known (`_learn`) and how it changes scaled rows (`_change`, and `_change_new` where rows that were not fitted
-    are treated otherwise). Everything else is here.
+    A method defines the name of its setting (`_level_name`), the range of settings (`_settings`), what it learns before a
+    setting is known (`_learn`), and how it changes scaled rows (`_change`; `_change_new` if rows that were not fitted are
+    treated differently).
     """
 
     _level_name: ClassVar[str] = "level"
@@ -51,7 +51,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
     _scaling: Scaling = learned()
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn how to change tables like `X`; labels `y` only where the method uses them."""
+        """Learn how to change tables like `X`; some methods use the labels `y`."""
         self._fit(X, y)
         return self
 
@@ -61,7 +61,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
         return chosen.rebuilt(released)
 
     def transform(self, X: Any) -> Any:
-        """Return the release of other rows, changed at the setting that was fitted; no labels are needed."""
+        """Return the release of other rows, changed with the fitted setting; no labels are needed."""
         check_is_fitted(self)
         chosen = self._read(X, reset=False)
         values, _, self.n_imputed_ = fill_missing(chosen.values, self.missing, chosen.names, self._fills)
@@ -81,16 +81,16 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
             return self._scaling.up(self._change(scaled, level))
 
         self.level_ = self._choose_level(values, scaled, released)
-        found = released(self.level_)
-        self.distortion_ = value_difference(values, found)
+        changed = released(self.level_)
+        self.distortion_ = value_difference(values, changed)
         self.guarantee_ = Guarantee.none(
-            f"{type(self).__name__} changes values, and nothing is proven about what they still reveal. Measure a release by "
-            "attacks before it leaves, and keep the seed secret."
+            f"{type(self).__name__} changes values, and nothing is proven about what they still reveal. Measure a release with "
+            "attacks before you pass it on, and keep the seed secret."
         )
-        return chosen, found
+        return chosen, changed
 
     def _choose_level(self, values: Rows, scaled: Rows, released: Callable[[float], Rows]) -> float:
-        """Return the setting asked for, or the one that reaches the target."""
+        """Return the given setting, or the one that reaches the target."""
         asked = self._asked()
         if asked is not None:
             return asked
@@ -102,7 +102,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
         )
 
     def _asked(self) -> float | None:
-        """Return the setting asked for, under either of its names; None where a target is given in its place."""
+        """Return the given setting, under either of its names; None if a target is given instead."""
         given = {self._level_name: getattr(self, self._level_name), "level": self.level}
         stated = {name: value for name, value in given.items() if value is not None}
         if self.target_distortion is not None:
@@ -113,7 +113,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
             raise InvalidInputError(
                 f"one of {', '.join(dict.fromkeys([*given, 'target_distortion']))}",
                 words(", ".join(stated) if stated else "none of them"),
-                "Say how much to change, in one way.",
+                "Give exactly one of them.",
             )
         (name, value), *_ = stated.items()
         return None if name == "target_distortion" else self._check_level(value)
@@ -130,7 +130,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
         return chosen
 
     def _generator(self, rows: Rows, purpose: str = "") -> Generator:
-        """Return the stream of this seed for these rows: the same rows get the same noise, and no other rows do."""
+        """Return a random stream that depends on the seed and on the rows: only the same rows get the same noise."""
         digest = hashlib.sha256(f"{self._seed} {purpose} {rows.shape} ".encode())
         digest.update(np.ascontiguousarray(rows).tobytes())
         return insecure_generator(int.from_bytes(digest.digest(), "big"))
@@ -139,39 +139,39 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
         """Learn what does not depend on the setting."""
 
     def _check_level(self, value: Any) -> float:
-        """Return the setting, or say what it must be."""
+        """Return the setting, or raise an error."""
         return check_positive(value, self._level_name)
 
     def _settings(self, rows: Rows) -> Range:
         raise NotImplementedError
 
     def _change(self, rows: Rows, level: float) -> Rows:
-        """Return the fitted rows, scaled, changed at this setting."""
+        """Return the fitted, scaled rows changed with this setting."""
         raise NotImplementedError
 
     def _change_new(self, rows: Rows) -> Rows:
-        """Return other rows, scaled, changed at the fitted setting."""
+        """Return other scaled rows changed with the fitted setting."""
         return self._change(rows, self.level_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing != "refuse"
-        tags.non_deterministic = self._noisy  # a row's noise depends on the rows that it comes with
+        tags.non_deterministic = self._noisy  # a row's noise depends on the other rows
         return tags
 
 
 def check_varied(values: Rows, names: Sequence[str]) -> None:
-    """Raise where there is one row only, or where a column has one value only, naming it."""
+    """Raise if there is only one row, or if a column, which the message names, has only one value."""
     if len(values) < 2:
         raise InvalidInputError(
             "a table of at least two rows (n_samples = 2)",
             words(f"n_samples = {len(values)}, 1 sample"),
-            "Give more rows: a release of one row hides nothing.",
+            "Give more rows.",
         )
     constant = [name for name, width in zip(names, np.ptp(values, axis=0), strict=True) if width == 0]
     if constant:
         raise InvalidInputError(
             "columns that vary",
             words(f"the same value in every row of {listed(constant)}"),
-            "Leave these columns out by columns= (--columns): no method here would change them.",
+            "Leave these columns out with columns= (--columns): no method here would change them.",
         )

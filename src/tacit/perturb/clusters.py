@@ -28,13 +28,15 @@ def k_means(rows: NDArray[np.float64], n_clusters: Any, seed: int, n_init: Any =
     distinct = len(np.unique(rows, axis=0))
     if count > distinct:
         raise InvalidInputError(
-            f"n_clusters of at most {distinct}, the number of distinct rows", words(str(count)), "Ask for fewer."
+            f"n_clusters of at most {distinct}, the number of distinct rows",
+            words(str(count)),
+            "Give a smaller n_clusters.",
         )
     return KMeans(count, n_init=check_count(n_init, "n_init"), random_state=int(seed % 2**31)).fit(rows)
 
 
 def indicators(labels: NDArray[np.intp], n_clusters: int) -> NDArray[np.float64]:
-    """Return one row a label: 1 at the cluster, 0 elsewhere."""
+    """Return one row per label, with 1 at the cluster and 0 elsewhere."""
     membership = np.zeros((len(labels), n_clusters))
     membership[np.arange(len(labels)), labels] = 1.0
     return membership

@@ -1,7 +1,7 @@
-"""The columns of a table that a method changes: reading them, filling gaps, scaling, and putting them back.
+"""The columns of a table that a method changes: reading them, filling missing values, scaling, and writing them back.
 
-Methods work on the chosen numeric columns, scaled; the perturbed table is in the units of the original, and all other columns
-stay as they are.
+Methods work on the chosen numeric columns, scaled. The perturbed table has the units of the original, and all other columns are
+unchanged.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.frames import as_frame
-from tacit.data.identifiers import looks_like_identifier
+from tacit.data.files import as_frame
+from tacit.data.schema import looks_like_identifier
 from tacit.errors import InvalidInputError, Undisclosed, listed, words
 from tacit.validation import check_choice, reason_of
 
@@ -27,16 +27,16 @@ SCALES = ("range", "unit", "standard", "none")
 
 @dataclass(frozen=True, repr=False)
 class Chosen(Undisclosed):
-    """The chosen columns of a table, as numbers, and the table they came from.
+    """The chosen columns of a table, as numbers, and the table itself.
 
     Attributes
     ----------
     values : ndarray of shape (n_rows, n_chosen)
-        May hold NaN where a value is missing.
+        NaN where a value is missing.
     names : tuple of str
-        Of the chosen columns; their places, for an array.
+        Names of the chosen columns; their indices, for an array.
     places : ndarray of int
-        Where they stand among all columns.
+        Their indices among all columns.
     """
 
     values: NDArray[np.float64]
@@ -45,7 +45,7 @@ class Chosen(Undisclosed):
     table: NDArray[Any] | nw.DataFrame[Any]
 
     def rebuilt(self, released: NDArray[np.float64]) -> Any:
-        """Return a table like the one given, with the chosen columns replaced; names and order stay."""
+        """Return a table of the same form, with the chosen columns replaced and the same names and order."""
         if isinstance(self.table, np.ndarray):
             changed = np.array(self.table, dtype=np.float64)
             changed[:, self.places] = released
@@ -63,16 +63,16 @@ class Chosen(Undisclosed):
 def read_chosen(X: Any, columns: Any = None, unchanged: Any = ()) -> Chosen:
     """Return the columns to change of an array or a data frame.
 
-    Nothing passes unasked: every column is either changed or named in `unchanged`.
+    Every column must be changed or named in `unchanged`.
 
     Parameters
     ----------
     X : array_like or data frame
     columns : sequence of str or int, optional
-        Columns to change, by name (data frame) or place. If not given, all that are not in `unchanged`; in a data frame they must
+        Columns to change, by name (data frame) or index. If not given, all that are not in `unchanged`; in a data frame they must
         be numeric and must not look like identifiers.
     unchanged : sequence of str or int
-        Columns to release as they are.
+        Columns to release unchanged.
     """
     frame = as_frame(X)
     array = _as_array(X) if frame is None else None
@@ -87,7 +87,7 @@ def read_chosen(X: Any, columns: Any = None, unchanged: Any = ()) -> Chosen:
     neither = [name for place, name in enumerate(names) if place not in kept and place not in places]
     if both or neither:
         raise InvalidInputError(
-            "every column to be changed (columns=, --columns) or released as it is (unchanged=, --pass)",
+            "every column to be changed (columns=, --columns) or released unchanged (unchanged=, --pass)",
             words(f"{'both' if both else 'neither'} for {listed(both or neither)}"),
             "Name each column in one of them, or drop it from the table.",
         )
@@ -98,38 +98,48 @@ def read_chosen(X: Any, columns: Any = None, unchanged: Any = ()) -> Chosen:
         return Chosen(np.ascontiguousarray(array[:, places]), chosen, places, array)
     assert frame is not None
     text = [name for name in chosen if not frame.schema[name].is_numeric()]
-    if text:
-        raise InvalidInputError(
-            "numeric columns to change",
-            words(f"other kinds in the columns {listed(text)}"),
-            "Code them as numbers, drop them, or name them in unchanged= (--pass) to release them as they are.",
-        )
-    values = [_numbers(frame[name]) for name in chosen]
-    if columns is None:
-        identifying = [name for name, cells in zip(chosen, values, strict=True) if looks_like_identifier(name, cells)]
-        if identifying:
-            raise InvalidInputError(
-                "columns that do not look like identifiers",
-                words(f"{listed(identifying)}, by name or because every row has another integer"),
-                "Drop them. If they are none, name all columns to change in columns= (--columns).",
-            )
+    values = [_numbers(frame[name]) for name in chosen if name not in text]
+    numeric = [name for name in chosen if name not in text]
+    identifying = (
+        [name for name, cells in zip(numeric, values, strict=True) if looks_like_identifier(name, cells)]
+        if columns is None
+        else []
+    )
+    if text or identifying:
+        raise _unusable(text, identifying)
     return Chosen(np.column_stack(values), chosen, places, frame)
+
+
+def _unusable(text: Sequence[str], identifying: Sequence[str]) -> InvalidInputError:
+    """Return one error for all columns that cannot be changed, so that one more attempt is enough."""
+    found, fixes = [], []
+    if identifying:
+        found.append(f"{listed(identifying)}, by name or because all rows have different integers, as identifiers do")
+        fixes.append("Drop identifiers (--drop). If they are none, name all columns to change in columns= (--columns).")
+    if text:
+        found.append(f"other kinds in the columns {listed(text)}")
+        fixes.append(
+            "Drop columns that are not numbers (--drop), or name them in unchanged= (--pass) to release them as they are."
+        )
+    return InvalidInputError(
+        "numeric columns to change that do not look like identifiers", words("; ".join(found)), " ".join(fixes)
+    )
 
 
 def fill_missing(
     values: NDArray[np.float64], missing: str, names: Sequence[str], fills: NDArray[np.float64] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """Return the values with gaps filled, what they are filled with, and how many there were; or refuse gaps.
+    """Return the values with missing ones filled, the fill values, and the number of missing values; or raise an error.
 
     Parameters
     ----------
     values : ndarray
-        NaN is missing; infinities are refused always.
+        NaN is missing; infinities always raise an error.
     missing : {"refuse", "mean", "median"}
     names : sequence of str
-        Of the columns, for the message.
+        Names of the columns, for the message.
     fills : ndarray, optional
-        What a fit learned to fill with; from `values` if not given.
+        The fill values of the fit; computed from `values` if not given.
     """
     check_choice(missing, "missing", MISSING)
     if np.isinf(values).any():
@@ -174,20 +184,20 @@ def _numbers(column: nw.Series[Any]) -> NDArray[np.float64]:
 
 
 def _places(columns: Any, names: Sequence[str]) -> NDArray[np.intp]:
-    """Return the places of columns that are given by name or by place."""
+    """Return the indices of columns that are given by name or index."""
     asked = [columns] if isinstance(columns, str) else list(columns)
     known: dict[Any, int] = {**{place: place for place in range(len(names))}, **{n: p for p, n in enumerate(names)}}
-    found = [known.get(name) for name in asked]
-    unknown = [str(name) for name, place in zip(asked, found, strict=True) if place is None]
-    if unknown or len(set(found)) < len(found):
+    places = [known.get(name) for name in asked]
+    unknown = [str(name) for name, place in zip(asked, places, strict=True) if place is None]
+    if unknown or len(set(places)) < len(places):
         what = f"{listed(unknown)}, which the table does not have" if unknown else "one of them twice"
         raise InvalidInputError("columns of the table, each once", words(what), f"The table has {listed(names)}.")
-    return np.array(found, dtype=np.intp)
+    return np.array(places, dtype=np.intp)
 
 
 @dataclass(frozen=True, repr=False)
 class Scaling(Undisclosed):
-    """A shift and a factor a column: ``scaled = (values - shift) / factor``."""
+    """A shift and a factor per column: ``scaled = (values - shift) / factor``."""
 
     shift: NDArray[np.float64]
     factor: NDArray[np.float64]
@@ -200,7 +210,7 @@ class Scaling(Undisclosed):
         ----------
         values : ndarray of shape (n_rows, n_columns)
         kind : {"range", "unit", "standard", "none"}
-            To the range [0, 1]; to columns of length 1; to mean 0 and variance 1; or as they are.
+            To the range [0, 1]; to columns of norm 1; to mean 0 and variance 1; or no scaling.
         """
         check_choice(kind, "scale", SCALES)
         zero, one = np.zeros(values.shape[1]), np.ones(values.shape[1])

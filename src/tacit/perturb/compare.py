@@ -1,6 +1,6 @@
-"""All methods on one table, over a range of distortions: what an analyst keeps beside what an attacker recovers.
+"""All methods on one table, over a range of distortions: utility for an analyst, and leakage to an attacker.
 
-Then which of the perturbed tables are worth a look: the frontier of use against leak, and the choice in words.
+`frontier` selects the perturbed tables that no other beats in both, and `choice_in_words` describes the best of them.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ from tacit.measure.clusters import cluster_labels
 from tacit.measure.release import Attempts
 from tacit.perturb.base import check_varied
 from tacit.perturb.clusters import k_means
-from tacit.perturb.registry import NEED_LABELS, RELEASES, accepts, named_release
+from tacit.perturb.registry import NEED_LABELS, PERTURBATIONS, accepts, named_release
 from tacit.synthetic.private_table import PrivateTable
 from tacit.validation import check_seed
 
 PRIVATE = "private-table"
-COMPARED = (*(name for name in RELEASES if name != "hide-membership"), PRIVATE)
-TEST_SHARE = 0.3
+COMPARED = (*(name for name in PERTURBATIONS if name != "hide-membership"), PRIVATE)
+TEST_FRACTION = 0.3
+"""Fraction of the rows that is held out of every release, as in `tacit.measure.classifier_panel`."""
 LEAST_ROWS = 10
-BOUNDS_FROM_DATA = "bounds taken from the data, for this comparison only: a real release needs a public schema"
-# A release has kept the use of the table if it loses no more than this, and has held attackers off if they gain no more.
+"""Fewest rows of a comparison. Set by hand: attacks and classifiers need some rows on both sides of the split."""
+BOUNDS_FROM_DATA = "bounds were computed from the data, for this comparison only: a real release needs a public schema"
+# A release keeps the use of the table if it loses at most the first, and withstands attacks that gain at most the second. The
+# thresholds were set by hand.
 USE_LOST, LEAK_HELD = 0.02, 0.1
-# Up to this AUC nothing worth mentioning was learned.
+# Up to this AUC, nothing was learned (0.5 is chance).
 CHANCE = 0.55
 
 
@@ -47,13 +50,13 @@ class Compared:
     utility : float
         AUC of a classifier trained on the release and tested on other, original rows; or clustering accuracy.
     leak : float
-        The most that any attack gains over an attacker without the release, as a share of what there is to gain.
+        The largest gain of an attack over an attacker without the release, as a fraction of the largest possible gain.
     attacks : dict of str to float
         The gain of each attack.
     distortion : float or None
-        Value difference; none for synthetic rows, which belong to no original ones.
+        Value difference; None for synthetic rows, which have no original ones.
     note : str
-        Why there are no figures, or what to know about them.
+        Why there are no figures, or a remark about them.
     """
 
     method: str
@@ -85,58 +88,59 @@ def compare_releases(
     random_state: int = 0,
     advance: Callable[[str], None] = lambda stage: None,
 ) -> list[Compared]:
-    """Release a part of the table's rows by every method, and measure each release.
+    """Release a part of the table's rows with every method, and measure each release.
 
     Parameters
     ----------
     table : ndarray of shape (n_rows, n_columns)
-        Numbers, none missing; no column constant.
+        Numbers without missing values or constant columns.
     labels : ndarray, optional
-        Classes. With them, utility is the AUC of `classifier` trained on the release and tested on the original form of rows kept
-        out; without, the share of rows that k-means leaves in their cluster, with columns from 0 to 1.
+        Classes. With labels, utility is the AUC of `classifier` trained on the release and tested on held-out rows in their
+        original form. Without labels, it is the fraction of rows that k-means leaves in their cluster, with columns scaled to
+        the range from 0 to 1.
     methods : sequence of str
     distortions : sequence of float
-        Value differences to reach. A method that cannot says so in its note.
+        Value differences to reach. If a method cannot reach one, the note says so.
     epsilons, delta
         For the private table.
     schema : TableSchema, mapping from str to ColumnSpec, or ColumnSpec, optional
-        For the private table: what is public about the columns of `table`, by the names in `names`. If it is not given, bounds
-        are taken from the data, and a note says so: good enough for a comparison, not for a release. The classes are always
-        those of `labels`.
+        For the private table: the public description of the columns of `table`, by the names in `names`. If it is not given,
+        bounds are computed from the data, and a note says so; this is acceptable for a comparison, not for a release. The
+        classes are always those of `labels`.
     classifier : str
         See `tacit.measure.CLASSIFIERS`.
     n_clusters : int
     settings : mapping, optional
-        Further settings of methods that have them, as ``{"scale": "range"}``.
+        Further settings, for the methods that have them, such as ``{"scale": "range"}``.
     names : sequence of str, optional
-        Names of the columns; their places if not given.
+        Names of the columns; their indices if not given.
     random_state : int
     advance : callable
-        Told the name of each method before it runs.
+        Called with the name of each method before it runs.
     """
     seed = check_seed(random_state)
     columns = tuple(str(place) for place in range(table.shape[1])) if names is None else tuple(names)
     check_varied(table, columns)
     specs = None if schema is None else list(TableSchema.of(schema, columns).for_columns(columns).values())
-    kept_out = rows_kept_out(labels, len(table), seed)
-    rows, others = table[~kept_out], table[kept_out]
-    classes = None if labels is None else (np.asarray(labels)[~kept_out], np.asarray(labels)[kept_out])
-    judge = _Judge(rows, others, classes, classifier, n_clusters, seed)
-    found: list[Compared] = []
+    held_out = rows_held_out(labels, len(table), seed)
+    rows, others = table[~held_out], table[held_out]
+    classes = None if labels is None else (np.asarray(labels)[~held_out], np.asarray(labels)[held_out])
+    comparison = _Comparison(rows, others, classes, classifier, n_clusters, seed)
+    compared: list[Compared] = []
     for name in methods:
         advance(name)
         if name == PRIVATE:
-            found += [judge.private(epsilon, delta, specs) for epsilon in epsilons]
+            compared += [comparison.private(epsilon, delta, specs) for epsilon in epsilons]
         elif name in NEED_LABELS and labels is None:
-            found.append(Compared(name, "", note="needs labels"))
+            compared.append(Compared(name, "", note="needs labels"))
         else:
-            found += [judge.release(name, target, dict(settings or {})) for target in distortions]
-    return found
+            compared += [comparison.release(name, target, dict(settings or {})) for target in distortions]
+    return compared
 
 
 @dataclass(frozen=True, repr=False)
-class _Judge(Undisclosed):
-    """What every release is held against."""
+class _Comparison(Undisclosed):
+    """The rows, and how every release of them is measured."""
 
     rows: NDArray[np.float64]
     others: NDArray[np.float64]
@@ -193,14 +197,14 @@ class _Judge(Undisclosed):
         return float(classifier_scores(released, labels, self.others, self.classes[1], self.classifier)[1])
 
     def _clusters_found(self, synthetic: NDArray[np.float64]) -> float:
-        """Return how well the clusters of synthetic rows sort the original ones."""
+        """Return how well the clusters of synthetic rows agree with those of the original rows."""
         rows = self._scaled(self.rows)
         (before,) = cluster_labels((rows,), self.n_clusters, random_state=self.seed)
         after = k_means(self._scaled(synthetic), self.n_clusters, self.seed).predict(rows)
         return label_agreement(before, after)
 
     def _scaled(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return a table in units of the range of the original's columns, in which methods look for clusters."""
+        """Return a table in units of the ranges of the original's columns, as methods use it for clusters."""
         scaled: NDArray[np.float64] = table / np.maximum(np.ptp(self.rows, axis=0), 1e-300)
         return scaled
 
@@ -216,18 +220,18 @@ class _Judge(Undisclosed):
             "attribute inference": partial(attacking.attribute_inference, sample=500, random_state=seed),
             "membership": partial(attacking.membership, outsiders=self.others, sample=2000, random_state=seed),
         }
-        found = {name: attempts.take(name, partial(attack, self.rows, released)) for name, attack in attacks.items()}
-        gains = {name: gain(finding) for name, finding in found.items() if finding is not None}
+        findings = {name: attempts.take(name, partial(attack, self.rows, released)) for name, attack in attacks.items()}
+        gains = {name: gain(finding) for name, finding in findings.items() if finding is not None}
         notes = [note, *(f"without {name}: {why}" for name, why in attempts.left_out.items())]
         leak = max(gains.values()) if gains else None
         return Compared(name, setting, utility, leak, gains, distortion, "; ".join(filter(None, notes)))
 
 
-def rows_kept_out(labels: Any, n_rows: int, seed: int) -> NDArray[np.bool_]:
-    """Return which rows are kept out of every release, to test on; of each class with two rows at least one on either side."""
+def rows_held_out(labels: Any, n_rows: int, seed: int) -> NDArray[np.bool_]:
+    """Return which rows are held out of every release, as test rows; each class of at least two rows is on both sides."""
     if n_rows < LEAST_ROWS:
         raise InvalidInputError(
-            f"at least {LEAST_ROWS} rows to compare releases on", words(f"{n_rows}"), "Give more of the table."
+            f"at least {LEAST_ROWS} rows to compare releases on", words(f"{n_rows}"), "Give more rows."
         )
     if labels is not None:
         _, counts = np.unique(np.asarray(labels), return_counts=True)
@@ -238,23 +242,23 @@ def rows_kept_out(labels: Any, n_rows: int, seed: int) -> NDArray[np.bool_]:
                 "Give another label, or none to compare by clusters.",
             )
     groups = np.zeros(n_rows, dtype=np.intp) if labels is None else np.unique(labels, return_inverse=True)[1]
-    # A split by place with a public seed is fine here: everything that is computed from it stays with the holder.
+    # A split with a public seed is fine here: everything that is computed from it stays with the holder.
     generator = np.random.default_rng(seed)
     kept = np.zeros(n_rows, dtype=bool)
     for group in range(int(groups.max()) + 1):
         rows = generator.permutation(np.flatnonzero(groups == group))
-        kept[rows[: min(max(round(TEST_SHARE * len(rows)), 1), len(rows) - 1)]] = True
+        kept[rows[: min(max(round(TEST_FRACTION * len(rows)), 1), len(rows) - 1)]] = True
     return kept
 
 
 def gain(finding: Finding) -> float:
-    """Return what an attack recovers beyond the baseline, as a share of what the baseline leaves to recover."""
+    """Return the gain of an attack over the baseline, as a fraction of the largest possible gain."""
     left = 1 - finding.baseline
     return 0.0 if left <= 0 else float(np.clip((finding.recovered - finding.baseline) / left, 0.0, 1.0))
 
 
 def frontier(releases: Sequence[Compared]) -> list[Compared]:
-    """Return the releases that no other one beats in use and in leak together, the one that leaks least first.
+    """Return the releases that no other one beats in both utility and leakage, the one that leaks least first.
 
     Examples
     --------
@@ -263,20 +267,20 @@ def frontier(releases: Sequence[Compared]) -> list[Compared]:
     >>> [point.method for point in frontier(points)]
     ['c', 'a']
     """
-    found: list[Compared] = []
+    best: list[Compared] = []
     measured = [point for point in releases if point.utility is not None and point.leak is not None]
     for point in sorted(measured, key=lambda point: (point.leak, -(point.utility or 0))):
-        if not found or (point.utility or 0) > (found[-1].utility or 0):
-            found.append(point)
-    return found
+        if not best or (point.utility or 0) > (best[-1].utility or 0):
+            best.append(point)
+    return best
 
 
 def choice_in_words(releases: Sequence[Compared], reference: float, utility_name: str) -> str:
-    """Return which release leaks least of those that stay useful, and which is most useful of those that leak little."""
+    """Describe the release that leaks least of the useful ones, and the most useful one of those that leak little."""
     if utility_name == "AUC" and reference <= CHANCE:
         return (
-            f"These labels cannot be learned from the original either (AUC {reference:.3f}, and 0.5 is chance), so use says "
-            "nothing here: compare without labels, by clusters."
+            f"These labels cannot be learned from the original either (AUC {reference:.3f}, and 0.5 is chance), so the AUC does "
+            "not measure utility here: compare without labels, by clusters."
         )
     best = frontier(releases)
     kept = [point for point in best if (point.utility or 0) >= reference - USE_LOST]
@@ -285,25 +289,25 @@ def choice_in_words(releases: Sequence[Compared], reference: float, utility_name
     if kept and held and kept[0] == held[-1]:
         both = held[-1]
         return (
-            f"{_named(both).capitalize()} is the best of both: it keeps {useful} ({both.utility:.3f}), and the strongest attack "
-            f"here gains {both.leak:.0%} of what there is to gain."
+            f"{_named(both).capitalize()} is the best in both: it keeps {useful} ({both.utility:.3f}), and the strongest attack "
+            f"here gains {both.leak:.0%} of the largest possible gain."
         )
     if kept:
         least = kept[0]
         one = (
             f"Of the releases that keep {useful}, {_named(least)} leaks least: the strongest attack gains {least.leak:.0%} of "
-            "what there is to gain."
+            "the largest possible gain."
         )
     else:
         one = f"No release here keeps {useful}."
     if held:
         most = held[-1]
         other = (
-            f"Of those that hold every attack here to {LEAK_HELD:.0%}, {_named(most)} keeps most: {utility_name} "
+            f"Of those that limit every attack here to {LEAK_HELD:.0%}, {_named(most)} is the most useful: {utility_name} "
             f"{most.utility:.3f}."
         )
     else:
-        other = f"No release here holds every attack to {LEAK_HELD:.0%}."
+        other = f"No release here limits every attack to {LEAK_HELD:.0%}."
     return f"{one} {other}"
 
 

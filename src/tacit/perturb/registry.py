@@ -1,4 +1,4 @@
-"""Methods by name, as the command line and comparisons use them."""
+"""The methods by name, for the command line and comparisons."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from tacit.perturb.methods.hide_membership import HideMembership
 from tacit.perturb.methods.neighbourhood_aware import NeighbourhoodAware
 from tacit.perturb.methods.nmf import NMFRelease
 from tacit.perturb.methods.noise import AdditiveNoise
+from tacit.perturb.methods.rotation import RotationRelease
 from tacit.perturb.methods.truncated_svd import TruncatedSVDRelease
 from tacit.validation import check_choice
 
-RELEASES: dict[str, tuple[type[TablePerturbation], dict[str, Any]]] = {
+PERTURBATIONS: dict[str, tuple[type[TablePerturbation], dict[str, Any]]] = {
     "uniform-noise": (AdditiveNoise, {"kind": "uniform"}),
     "normal-noise": (AdditiveNoise, {"kind": "normal"}),
+    "rotation": (RotationRelease, {}),
     "truncated-svd": (TruncatedSVDRelease, {}),
     "nmf": (NMFRelease, {}),
     "constrained-nmf": (ConstrainedNMF, {}),
@@ -30,16 +32,17 @@ RELEASES: dict[str, tuple[type[TablePerturbation], dict[str, Any]]] = {
     "neighbourhood-aware": (NeighbourhoodAware, {}),
     "hide-membership": (HideMembership, {}),
 }
+"""The class and settings of each name. The threshold 0.03 of sparsified-nmf is one of those in Table 4.3 of Thapa (2013)."""
 NEED_LABELS = ("correlation-aware", "correlation-aware-leaves")
 
 
 def accepts(name: str, setting: str) -> bool:
     """Return whether the method of this name has this parameter."""
-    return setting in inspect.signature(RELEASES[check_choice(name, "method", RELEASES)][0]).parameters
+    return setting in inspect.signature(PERTURBATIONS[check_choice(name, "method", PERTURBATIONS)][0]).parameters
 
 
 def named_release(name: str, **settings: Any) -> TablePerturbation:
-    """Return the method of this name; settings that are None are left at their defaults, unknown ones are refused.
+    """Return the method of this name; settings that are None have their defaults, and unknown ones raise an error.
 
     Examples
     --------
@@ -47,7 +50,7 @@ def named_release(name: str, **settings: Any) -> TablePerturbation:
     >>> named_release("normal-noise", level=0.1).kind
     'normal'
     """
-    kind, defaults = RELEASES[check_choice(name, "method", RELEASES)]
+    kind, defaults = PERTURBATIONS[check_choice(name, "method", PERTURBATIONS)]
     given = {key: value for key, value in settings.items() if value is not None}
     known = set(inspect.signature(kind).parameters)
     unknown = sorted(set(given) - known)
@@ -55,6 +58,6 @@ def named_release(name: str, **settings: Any) -> TablePerturbation:
         raise InvalidInputError(
             f"settings of {name} among {sorted(known)}",
             words(", ".join(unknown)),
-            "Leave these out, or take another method.",
+            "Leave these out, or use another method.",
         )
     return kind(**{**defaults, **given})

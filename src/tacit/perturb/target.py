@@ -1,4 +1,4 @@
-"""From a wanted distortion to the setting that reaches it."""
+"""Search for the setting that reaches a given distortion."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from tacit.errors import InvalidInputError, parameter, words
 
-CLOSE_ENOUGH = 0.002
-WITHIN = 0.02
-"""A search goes on until it is within CLOSE_ENOUGH of the target; what ends farther than WITHIN from it is an error."""
+CLOSE_ENOUGH, WITHIN = 0.002, 0.02
+"""Relative errors of the distortion: a search stops at the first, and more than the second is an error. Set by hand."""
 MOST_TRIES = 60
+"""Most steps of the bisection; double precision is exhausted before that."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """The settings of a method, from the one that changes least to the one that changes most.
+    """The settings of a method, from the smallest change to the largest.
 
-    `most` may be infinite; the search then doubles until it is past the target.
+    `most` may be infinite; the search then doubles the setting until the target is exceeded.
     """
 
     least: float
@@ -28,17 +28,17 @@ class Range:
 def reach(target: float, distortion: Callable[[float], float], settings: Range, name: str) -> float:
     """Return the setting whose distortion is `target`.
 
-    Bisection: it needs the distortion to be continuous, and to be below the target at one end and above at the other; in
-    between it may go up and down.
+    By bisection. The distortion must be continuous, below the target at one end and above it at the other; it need not be
+    monotone.
 
     Parameters
     ----------
     target : float
     distortion : callable
-        From a setting to the distortion it makes; the same every time.
+        Takes a setting and returns its distortion; deterministic.
     settings : Range
     name : str
-        What the setting is called, for messages.
+        Name of the setting, for messages.
     """
     low, high = settings.least, settings.most
     smallest = distortion(low)
@@ -46,7 +46,7 @@ def reach(target: float, distortion: Callable[[float], float], settings: Range, 
         if smallest <= target * (1 + WITHIN):
             return low
         raise InvalidInputError(
-            f"a distortion of at least {smallest:.4g}, the smallest that this table allows here (at {name} {low:g})",
+            f"a distortion of at least {smallest:.4g}, the smallest for this table (at {name} {low:g})",
             parameter(target),
             f"Ask for {smallest:.4g} or more.",
         )
@@ -61,21 +61,21 @@ def reach(target: float, distortion: Callable[[float], float], settings: Range, 
         raise InvalidInputError(
             f"a distortion that this method can reach: the largest is {largest:.4g} (at {name} {high:g})",
             parameter(target),
-            f"Ask for {largest:.4g} or less, or take another method.",
+            f"Ask for {largest:.4g} or less, or use another method.",
         )
     best, missed = low, math.inf
     for _ in range(MOST_TRIES):
         middle = (low + high) / 2
-        found = distortion(middle)
-        if abs(found - target) < missed:
-            best, missed = middle, abs(found - target)
+        reached = distortion(middle)
+        if abs(reached - target) < missed:
+            best, missed = middle, abs(reached - target)
         if missed <= CLOSE_ENOUGH * target:
             break
-        low, high = (middle, high) if found < target else (low, middle)
+        low, high = (middle, high) if reached < target else (low, middle)
     if missed > WITHIN * target:
         raise InvalidInputError(
-            f"a distortion near one that {name} can make on this table",
+            f"a distortion close to one that this method can reach on this table by its {name}",
             parameter(target),
-            words(f"The nearest found was {distortion(best):.4g}, at {name} {best:g}.") + " Ask for that one.",
+            words(f"The nearest is {distortion(best):.4g}, at {name} {best:g}.") + " Ask for that one.",
         )
     return best

@@ -1,4 +1,4 @@
-"""Attacks on rows: linkage, hidden attributes, membership; where they succeed, and where there is nothing."""
+"""Attacks on rows: linkage, hidden attributes, membership; with a leak and without one."""
 
 import numpy as np
 import polars as pl
@@ -25,7 +25,7 @@ def test_an_unchanged_table_gives_everything_away(attack):
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_independent_table_gives_nothing_away(attack):
-    """Also where columns can be guessed from each other, as anyone can who knows such tables."""
+    """Also where columns predict each other, which others' rows show as well."""
     for seed in range(5):
         table, other = independent_copy(seed)
         found = attack(table, other)
@@ -68,7 +68,7 @@ def test_more_noise_links_fewer_rows():
 
 
 def test_a_rotation_hides_rows_from_linkage_alone():
-    """Which is why one attack is never enough: known rows undo it."""
+    """One attack is not enough: an attacker with some known rows can undo a rotation."""
     table = correlated(3, own=1.0)
     assert record_linkage(table, rotated(table)).recovered < 0.05
 
@@ -111,13 +111,14 @@ def test_a_sample_of_targets():
     noisy = table + np.random.default_rng(5).normal(size=table.shape)
     every, some = record_linkage(table, noisy), record_linkage(table, noisy, sample=150)
     assert (every.n_targets, some.n_targets) == (600, 150)
-    # chance is among all released rows, whoever is looked for
+    # chance is among all released rows, whichever rows are searched for
     assert some.baseline == every.baseline
     assert some.interval[0] < every.recovered < some.interval[1]
 
 
+@pytest.mark.slow
 def test_intervals_of_shares_cover():
-    """Exactly, for 60 rows: whatever the true share, the interval holds it with a chance of at least 95%."""
+    """Exactly, for 60 rows: whatever the true fraction, the interval contains it with probability at least 95%."""
     for share in np.linspace(0.01, 0.99, 50):
         covered = [low <= share <= high for low, high in (share_interval(hits, 60) for hits in range(61))]
         assert binom.pmf(np.arange(61), 60, share)[covered].sum() >= 0.95
@@ -130,7 +131,7 @@ def test_hidden_attributes_come_from_the_own_row_or_from_the_population():
     table = correlated(6, n_columns=4, own=0.02)
     noisy = table + 0.001 * np.random.default_rng(6).normal(size=table.shape)
     found = attribute_inference(table, noisy)
-    # Two factors explain four columns: others' rows tell a lot already, and that is the baseline.
+    # Two factors explain four columns: other people's rows already predict much, and that is the baseline.
     assert found.baseline > found.best_constant
     assert found.recovered > found.baseline
     assert found.leaks

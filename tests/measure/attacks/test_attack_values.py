@@ -1,4 +1,4 @@
-"""Attacks that estimate values: they undo what can be undone, and find nothing where there is nothing."""
+"""Attacks that estimate values: they recover what is recoverable, and report nothing without a leak."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_noise_on_correlated_columns_is_filtered(attack):
     table = correlated()
     noisy = table + table.std(axis=0) * np.random.default_rng(1).normal(size=table.shape)
     found = attack(table, noisy)
-    # as much noise as data: taken as it is, the release explains nothing; two of eight directions hold the data
+    # as much noise as data: the unprocessed release explains nothing; two of eight directions contain the data
     assert found.as_released == pytest.approx(0, abs=0.1)
     assert found.recovered > 0.7
     assert found.leaks
@@ -45,7 +45,7 @@ def test_the_bayes_estimate_is_the_formula():
     noisy = table + np.sqrt(variances) * generator.normal(size=table.shape)
     found = noise_estimation(table, noisy, noise_variance=variances)
     covariance = np.cov(noisy.T, bias=True) - np.diag(variances)
-    # In units of the noise, what is left may be negative in some directions: those are cut off at zero.
+    # In units of the noise, the remaining variance may be negative in some directions: these are clipped at zero.
     units = np.sqrt(variances)
     values, vectors = np.linalg.eigh(covariance / units / units[:, None])
     of_data = units[:, None] * (vectors * np.maximum(values, 0)) @ vectors.T * units
@@ -63,7 +63,7 @@ def test_no_linear_filter_of_the_spectrum_does_better_than_bayes():
 
 
 def test_the_edge_of_the_noise_is_that_of_marchenko_and_pastur():
-    """Pure noise has no direction above it, but for fluctuations of its edge, so nothing is kept but the means."""
+    """Pure noise has no eigenvalue above its edge, up to fluctuations, so that only the means are kept."""
     generator = np.random.default_rng(5)
     noise = generator.normal(size=(4000, 10))
     table = 1e-6 * generator.normal(size=noise.shape)

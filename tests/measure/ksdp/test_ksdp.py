@@ -1,4 +1,4 @@
-"""KSDP: it finds leaks that were planted, is quiet where there is none, and says what it is."""
+"""KSDP: it finds planted leaks, reports none where there is none, and states what kind of statement it is."""
 
 from functools import partial
 
@@ -25,8 +25,9 @@ def sums(rows):
     return Outcome(public={"rows": total.rows})
 
 
+@pytest.mark.slow
 def test_a_channel_that_shows_one_holders_own_term_is_found():
-    """Eight rows among 400 are hidden by the sum, and told apart by their own term."""
+    """Eight rows among 400 are hidden by the sum, and distinguished by their own term."""
     wide = np.abs(np.random.default_rng(9).standard_normal((4000, 8)))
     measured = partial(ksdp, X=wide, documents=DOCUMENTS, size=8, holders=[200, 200], samples=150, jobs=1)
     assert measured(observing(sums, TotalsOnly)).flagged == ()
@@ -36,8 +37,9 @@ def test_a_channel_that_shows_one_holders_own_term_is_found():
         assert "holder 0's own" in leaky.statistics[leaky.p_values[place].argmin()]
 
 
+@pytest.mark.slow
 def test_singular_values_of_a_tiny_holder_give_its_documents_away():
-    """All rows point the same way, so that directions say nothing of a long one; its length shows in the singular value."""
+    """All rows have one direction, so that directions do not show a long row; its length shows in the singular value."""
     lengths = np.abs(rng.standard_normal(500)) + 1
     lengths[:3] = [2.0, 12.0, 1.5]
     data = np.outer(lengths, np.ones(6))
@@ -50,6 +52,7 @@ def test_singular_values_of_a_tiny_holder_give_its_documents_away():
     assert 1 in measured(SVD(1, hide_singular_values=False)).flagged
 
 
+@pytest.mark.slow
 def test_a_mechanism_that_ignores_the_document_is_left_alone():
     """Only the other holders' rows reach the sum. 60 p-values below 0.05 by chance: more than 9 with probability 0.1%."""
 
@@ -76,6 +79,7 @@ def test_estimators_are_measured_with_the_statistics_that_fit(estimator, form):
     assert found.p_values.shape == (2, len(found.statistics))
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_changes_nothing():
     settings = {"size": 20, "holders": [30], "samples": 8, "random_state": 4}
     one, two = (ksdp(SVD(2), X, [1, 2], jobs=jobs, **settings) for jobs in (1, 2))
@@ -194,3 +198,18 @@ def test_bad_parameters(settings):
 def test_what_is_not_a_mechanism(mechanism):
     with pytest.raises(InvalidInputError, match="observing"):
         ksdp(mechanism, X, DOCUMENTS, jobs=1)
+
+
+def test_a_statistic_that_is_no_number_is_refused_and_hides_nothing():
+    """The test has no order for NaN: a document that another statistic distinguishes would not be flagged."""
+    data = np.random.default_rng(0).standard_normal((300, 4))
+    data[7] *= 20
+
+    def undefined(observation, document):
+        first = observation.public["components"][0, 0]
+        return {"root of the first entry": float(np.sqrt(first)) if first >= 0 else float("nan")}
+
+    measured = partial(ksdp, SVD(2, hide_singular_values=False), data, [3, 7], size=30, samples=20, jobs=1)
+    assert measured(statistics=[total_statistics]).flagged == (7,)
+    with pytest.raises(InvalidInputError, match=r"'root of the first entry' to be a number in every run; got NaN"):
+        measured(statistics=[total_statistics, undefined])

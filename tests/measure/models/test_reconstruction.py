@@ -75,7 +75,7 @@ def test_rows_made_of_topics_are_explained():
     H, T = rng.random((30, 5)) * (rng.random((30, 5)) < 0.6), rng.random((5, 40))
     np.testing.assert_allclose(non_negative_rows(H @ T, T), H, atol=1e-10)
     assert held_out_error(H @ T, T) < 1e-13
-    # More rows than are treated at a time.
+    # More rows than one block has.
     many = np.tile(H, (150, 1))
     np.testing.assert_allclose(non_negative_rows(many @ T, T), many, atol=1e-10)
 
@@ -122,7 +122,7 @@ def test_five_hundred_faces_in_two_seconds():
     rng = np.random.default_rng(10)
     T = rng.random((49, 361)) * (rng.random((49, 361)) < 0.2)
     X = rng.random((500, 49)) @ T + 0.1 * rng.random((500, 361))
-    # Of the processor and not of the clock: other work on the machine must not count.
+    # CPU time and not wall time: other work on the machine must not count.
     started = time.process_time()
     found = held_out_error(X, T)
     assert time.process_time() - started < 2

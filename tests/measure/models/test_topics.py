@@ -148,7 +148,7 @@ def test_only_positive_entries_are_occurrences_and_repeated_ones_count_once():
     for absent in (0.0, -1.0):
         counts.data[1] = absent
         assert topic_coherence([[2.0, 1.0]], counts, measure="u_mass")[0] == expected
-    # Column 0 stands twice in the first row, as it may in a CSR matrix.
+    # Column 0 is stored twice in the first row, which a CSR matrix allows.
     repeated = csr_array((np.ones(5), [0, 0, 0, 1, 0], [0, 2, 4, 5]), shape=(3, 2))
     assert topic_coherence([[2.0, 1.0]], repeated, measure="u_mass")[0] == expected
 
@@ -185,7 +185,7 @@ def test_match_recovers_a_planted_permutation_at_any_scale():
 
 
 def test_match_is_the_best_of_all_and_not_the_greedy_one():
-    # Greedy takes the pair (0, 0) at 0.99 and leaves (1, 1) at nearly nothing.
+    # A greedy matching would take the pair (0, 0) at 0.99 and leave (1, 1), which is near zero.
     left = np.array([[1.0, 0.0, 0.0], [0.9, 0.436, 0.0]])
     right = np.array([[0.99, 0.141, 0.0], [0.8, 0.0, 0.6]])
     match = match_topics(left, right)
@@ -206,7 +206,7 @@ def test_zero_topics_match_nothing():
     ("call", "said"),
     [
         (lambda: topic_coherence(np.ones((2, 3)), np.ones((4, 5))), "3 columns"),
-        (lambda: topic_coherence(np.ones((2, 3)), np.ones((4, 3)), measure="c_v"), "measure"),
+        (lambda: topic_coherence(np.ones((2, 3)), np.ones((4, 3)), measure="c_uci"), "measure"),
         (lambda: topic_coherence(np.ones((2, 3)), np.ones((4, 3)), n_words=1), "n_words"),
         (lambda: topic_coherence(np.ones((2, 3)), np.ones((4, 3)), smoothing=0), "smoothing"),
         (lambda: topic_coherence(np.ones(3), np.ones((4, 3))), "components"),
@@ -220,3 +220,22 @@ def test_zero_topics_match_nothing():
 def test_unusable_input_is_named(call, said):
     with pytest.raises(InvalidInputError, match=said):
         call()
+
+
+def test_c_v_is_the_mean_cosine_with_the_whole_topic():
+    """By hand from the values of c_npmi; words that always occur together have 1, words that never do less."""
+    counts = np.array([[1, 1, 0, 1], [1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]])
+    topic = [[0.5, 0.3, 0.2, 0.0]]
+    vectors = np.eye(3)
+    for first, second in combinations(range(3), 2):
+        pair = np.zeros((1, 4))
+        pair[0, [first, second]] = 1
+        vectors[first, second] = vectors[second, first] = topic_coherence(pair, counts)[0]
+    whole = vectors.sum(axis=0)
+    cosines = [row @ whole / np.linalg.norm(row) / np.linalg.norm(whole) for row in vectors]
+    assert topic_coherence(topic, counts, measure="c_v") == pytest.approx(np.mean(cosines))
+    together = topic_coherence([[1, 1, 0, 0]], [[1, 1, 0, 0], [0, 0, 1, 0]], measure="c_v")
+    apart = topic_coherence([[1, 0, 1, 0]], [[1, 1, 0, 0], [0, 0, 1, 0]], measure="c_v")
+    assert together[0] == pytest.approx(1.0)
+    assert apart[0] == pytest.approx(0.0)
+    assert topic_coherence([[1, 0, 0, 0]], counts, measure="c_v")[0] == -1.0

@@ -27,6 +27,7 @@ def test_the_objective_never_rises_and_is_what_it_says(beta):
     assert objective(found.H, found.W, beta) <= found.objective[-1] * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [0.2, 0.6, 0.95])
 def test_the_thesis_updates_go_to_the_same_place_and_no_lower(beta):
     H, W = C + 0.1, CENTROIDS.copy()
@@ -92,7 +93,7 @@ def test_a_target_below_what_the_rank_allows_raises_the_rank():
     method = CompressedNMF(n_clusters=2, target_distortion=0.03, scale="none").fit(A)
     assert method.rank_ > 2
     assert method.distortion_ == pytest.approx(0.03, rel=0.02)
-    with pytest.raises(InvalidInputError, match="the smallest that this table allows"):
+    with pytest.raises(InvalidInputError, match="the smallest for this table"):
         CompressedNMF(n_clusters=2, rank=2, target_distortion=0.03, scale="none").fit(A)
 
 
@@ -119,6 +120,7 @@ def test_new_rows_go_where_fitted_rows_like_them_went():
         np.testing.assert_allclose(method.transform(A[:20]), released[:20], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_threshold_that_cuts_much_at_small_beta_is_searched_from_where_it_cuts_least():
     at_nought, at_most = (ConstrainedNMF(beta, scale="none", sparsify=0.3).fit(A).distortion_ for beta in (0.0, 0.95))
     assert at_nought > 1.1 * at_most  # so a search from 0 upwards would find nothing

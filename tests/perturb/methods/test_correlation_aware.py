@@ -39,12 +39,12 @@ def test_other_rows_are_changed_without_their_labels():
     other, truth = ROWS[200:], CLASSES[200:]
     free = method.transform(other)
     true, wrong = (method.transform_with_labels(other, labels) for labels in (truth, 1 - truth))
-    # with labels, a row goes where its label says, right or wrong: a test on it is no test
+    # with labels, a row moves towards the class of its label, right or wrong: scores on such test rows mean nothing
     assert np.corrcoef(true[:, 0], truth)[0, 1] > np.corrcoef(free[:, 0], truth)[0, 1] + 0.02
     assert np.corrcoef(wrong[:, 0], truth)[0, 1] < np.corrcoef(free[:, 0], truth)[0, 1]
-    # the columns that go with no label get the same noise in all three
+    # the columns that are not correlated with the label get the same noise in all three
     np.testing.assert_array_equal(free[:, 1], true[:, 1])
-    # an order of the rows tells nothing about them, and neither does anything else than their values
+    # the noise depends on the values of the rows only
     np.testing.assert_array_equal(free, method.transform(other.copy()))
 
 
@@ -52,7 +52,7 @@ def test_the_leaf_form_keeps_rows_in_their_leaf():
     method = CorrelationAware(1.0, eta=0.0, form="leaf", leaf_rows=15, random_state=0)
     released = method.fit_transform(TABLE, LABELS)
     tree = DecisionTreeClassifier(min_samples_leaf=15, random_state=0).fit(TABLE, LABELS)
-    # towards the mean of a box, and not beyond it, is within the box
+    # a row that moves towards the mean of its leaf, and not beyond it, stays in the leaf
     np.testing.assert_array_equal(tree.apply(released), tree.apply(TABLE))
     np.testing.assert_array_equal(method.transform(TABLE), released)  # leaves need no labels
 
@@ -60,7 +60,7 @@ def test_the_leaf_form_keeps_rows_in_their_leaf():
 def test_correlation_with_two_ordered_and_unordered_classes():
     two = label_correlations(ROWS, CLASSES, ordered=False)
     np.testing.assert_allclose(two, np.abs([np.corrcoef(column, CLASSES)[0, 1] for column in ROWS.T]))
-    # a column that is high for the middle class only: no trend, but it tells two classes apart
+    # a column that is high for the middle class only: no trend, but it separates two classes
     codes = np.arange(300) % 3
     column = (codes == 1) * 4.0 + np.random.default_rng(0).normal(size=300)
     ordered, unordered = (label_correlations(column[:, None], codes, ordered=flag)[0] for flag in (True, False))

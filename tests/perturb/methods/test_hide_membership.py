@@ -7,7 +7,7 @@ from perturbed_tables import TABLE as ANY_SIGN
 from tacit.errors import InvalidInputError
 from tacit.measure.clusters import cluster_labels
 from tacit.perturb import HideMembership
-from tacit.perturb.methods.hide_membership import Wishes, matched_labels
+from tacit.perturb.methods.hide_membership import Moves, matched_labels
 
 TABLE = np.abs(ANY_SIGN)
 CLUSTERS = HideMembership(n_clusters=3, scale="none").clusters(TABLE)
@@ -18,6 +18,7 @@ def wishes(count):
     return {int(row): "anywhere else" if row % 2 else int((CLUSTERS[row] + 1) % 3) for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 12, 40])
 def test_chosen_rows_move_and_no_others(count):
     hide = wishes(count)
@@ -27,7 +28,7 @@ def test_chosen_rows_move_and_no_others(count):
     assert not method.missed_.size
     assert not method.side_effects_.size
     np.testing.assert_array_equal(method.labels_, CLUSTERS)
-    # what it says is what k-means finds in the release
+    # the labels it reports are those that k-means finds in the release
     found = cluster_labels((TABLE, released), 3)[1]
     others = np.array([row not in hide for row in range(len(TABLE))])
     matched = matched_labels(CLUSTERS, found.astype(np.intp), others, 3)
@@ -36,6 +37,7 @@ def test_chosen_rows_move_and_no_others(count):
         assert matched[row] != CLUSTERS[row] if target == "anywhere else" else matched[row] == target
 
 
+@pytest.mark.slow
 def test_the_loop_raises_beta_only_as_far_as_it_must():
     method = HideMembership(wishes(12), n_clusters=3, scale="none").fit(TABLE)
     assert [trial.alpha + trial.beta for trial in method.trials_] == pytest.approx([1.0] * len(method.trials_))
@@ -46,7 +48,7 @@ def test_the_loop_raises_beta_only_as_far_as_it_must():
 
 
 def test_what_could_not_be_hidden_is_reported():
-    # nobody can move a row by a factorisation in which memberships count for nothing
+    # no row can be moved by a factorisation in which memberships have no weight
     method = HideMembership({0: "anywhere else", 1: int((CLUSTERS[1] + 1) % 3)}, n_clusters=3, beta=0.0, scale="none")
     method.fit(TABLE)
     np.testing.assert_array_equal(np.union1d(method.missed_, method.changes_), [0, 1])
@@ -59,6 +61,7 @@ def test_a_warning_says_what_the_loop_left_undone(monkeypatch):
         HideMembership({1: int((CLUSTERS[1] + 1) % 3)}, n_clusters=3, scale="none").fit(TABLE)
 
 
+@pytest.mark.slow
 def test_nothing_is_said_where_all_went_well():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -69,7 +72,7 @@ def test_nothing_is_said_where_all_went_well():
 
 def test_missed_rows_and_side_effects_are_counted_right():
     before, after = np.array([0, 0, 1, 1, 2, 2]), np.array([1, 0, 1, 2, 0, 2])
-    found = Wishes.of({0: 1, 3: "anywhere else", 5: 1}, before, 3)
+    found = Moves.of({0: 1, 3: "anywhere else", 5: 1}, before, 3)
     np.testing.assert_array_equal(found.missed(before, after), [5])
     np.testing.assert_array_equal(found.side_effects(before, after), [4])
     swapped = matched_labels(before, (after + 1) % 3, np.array([False, True, True, False, True, True]), 3)
@@ -78,7 +81,7 @@ def test_missed_rows_and_side_effects_are_counted_right():
 
 def test_memberships_are_those_asked_for():
     before = np.array([0, 0, 1, 2])
-    C = Wishes.of({0: 2, 2: "anywhere else"}, before, 3).memberships(before, 3, np.random.default_rng(0))
+    C = Moves.of({0: 2, 2: "anywhere else"}, before, 3).memberships(before, 3, np.random.default_rng(0))
     np.testing.assert_array_equal(C[[0, 1, 3]], [[0, 0, 1], [1, 0, 0], [0, 0, 1]])
     assert C[2, 1] == 0
     assert C[2].sum() == pytest.approx(1)
@@ -99,7 +102,7 @@ def test_memberships_are_those_asked_for():
         ([0, 1], "a mapping"),
     ],
 )
-def test_wishes_that_make_no_sense(hide, complaint):
+def test_moves_that_are_not_possible_are_refused(hide, complaint):
     with pytest.raises(InvalidInputError, match=complaint):
         HideMembership(hide, n_clusters=3, scale="none").fit(TABLE)
 

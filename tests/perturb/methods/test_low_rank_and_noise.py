@@ -35,7 +35,7 @@ def test_the_svd_release_is_the_best_of_its_rank():
         method = TruncatedSVDRelease(rank)
         released = method.fit_transform(TABLE)
         assert np.linalg.matrix_rank(released) == rank
-        # Eckart and Young: the error is made of the singular values left out
+        # Eckart and Young: the error is the norm of the discarded singular values
         assert method.distortion_ == pytest.approx(np.sqrt(np.sum(values[rank:] ** 2) / np.sum(values**2)))
 
 

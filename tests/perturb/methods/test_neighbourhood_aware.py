@@ -11,7 +11,7 @@ from tacit.perturb.methods.neighbourhood_aware import leader_clusters
 
 
 def naive_leaders(rows, radius):
-    """Algorithm 6 with what was placed taken away, by all distances."""
+    """Algorithm 6 computed from all distances, removing rows once they are placed."""
     free, members, count = list(range(len(rows))), np.full(len(rows), -1), 0
     while free:
         leader = free[0]
@@ -26,7 +26,7 @@ def naive_leaders(rows, radius):
 @given(seed=st.integers(0, 2**31), radius=st.floats(0.01, 3))
 def test_leader_clustering_agrees_with_all_distances(seed, radius):
     rows = np.random.default_rng(seed).random((60, 3)).round(1)  # rounded: duplicates, and distances that are equal
-    # a distance that is the radius but for rounding may go either way
+    # a distance equal to the radius up to rounding may count as inside or outside
     assume(np.abs(pdist(rows) - radius).min() > 1e-9)
     np.testing.assert_array_equal(leader_clusters(rows, radius).members, naive_leaders(rows, radius))
 
@@ -56,7 +56,7 @@ def test_values_stay_between_their_place_and_its_mirror_image():
     assert (np.abs(released - centres) <= np.abs(TABLE - centres) + 1e-12).all()
     assert (np.sign(released - TABLE) * np.sign(centres - TABLE) >= 0).all()
     assert method.n_neighbourhoods_ == len(found.leaders)
-    # leaders are released as they are, and that is counted
+    # leaders are released unchanged, and are counted
     assert method.n_unchanged_ == (released == TABLE).all(axis=1).sum() >= len(found.leaders)
 
 

@@ -1,4 +1,4 @@
-"""What holds for every method: tables in, tables of the same form out, the distortion asked for, and clear refusals."""
+"""Properties of every method: a table of the same form, the requested distortion, and clear refusals."""
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,7 @@ def test_a_release_is_repeatable_and_has_the_distortion_it_states(method):
     assert "nothing is proven" in str(first.guarantee_)
 
 
+@pytest.mark.slow
 @each_method
 def test_a_wanted_distortion_is_reached(method):
     at_its_setting = clone(method).fit(TABLE, LABELS).distortion_
@@ -46,7 +47,7 @@ def test_the_setting_has_two_names_and_one_way_of_being_given(method):
     by_level = clone(method).set_params(**own_names(method))
     by_level.set_params(level=getattr(method, method._level_name))
     np.testing.assert_array_equal(by_level.fit_transform(TABLE, LABELS), clone(method).fit_transform(TABLE, LABELS))
-    with pytest.raises(InvalidInputError, match="in one way"):
+    with pytest.raises(InvalidInputError, match="exactly one of them"):
         clone(method).set_params(target_distortion=0.1).fit(TABLE, LABELS)
     with pytest.raises(InvalidInputError, match=r"level|beta|rank|percent|radius"):
         clone(method).set_params(**{method._level_name: "much"}).fit(TABLE, LABELS)
@@ -79,7 +80,7 @@ def test_only_chosen_columns_change(method):
     assert released["weight"].equals(frame["weight"])
     assert released["age"].equals(frame["age"])
     assert not released["dose"].equals(frame["dose"])
-    # the same by place, in an array
+    # the same by column number, in an array
     array = clone(method).set_params(columns=[3, 0], unchanged=[1, 2]).fit_transform(TABLE, LABELS)
     np.testing.assert_allclose(array[:, [3, 0]], released.select("dose", "height").to_numpy())
     np.testing.assert_array_equal(array[:, [1, 2]], TABLE[:, [1, 2]])
@@ -183,10 +184,10 @@ def test_a_distortion_out_of_reach_says_the_largest(method):
 
 @pytest.mark.parametrize("method", [TruncatedSVDRelease(), NMFRelease(), ConstrainedNMF(n_clusters=2)])
 def test_a_method_with_a_floor_says_the_smallest(method):
-    # rank 2 cannot come as near to a table of rank 4 as this; the others go down to nothing
+    # rank 2 cannot be this near to a table of rank 4; the other methods can reach any small distortion
     asked = clone(method).set_params(target_distortion=1e-6)
     if isinstance(method, ConstrainedNMF):
-        with pytest.raises(InvalidInputError, match="the smallest that this table allows"):
+        with pytest.raises(InvalidInputError, match="the smallest for this table"):
             asked.fit(TABLE)
     else:
         asked.set_params(target_distortion=0.001).fit(TABLE)
@@ -219,6 +220,7 @@ def test_more_clusters_than_distinct_rows_are_refused(name):
 CHECKED = ["uniform noise", "svd", "nmf", "cnmf", "comnmf", "cap", "nap"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [

@@ -1,4 +1,4 @@
-"""Record linkage: whoever knows a person's original values looks for the released row that is nearest to them."""
+"""Record linkage: an attacker who knows a person's original values looks for the nearest released row."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from tacit.measure.attacks.targets import chosen_rows, standardised
 from tacit.measure.inputs import Pair, table_pair
 from tacit.measure.neighbours import POINTS_AT_ONCE, LowerBounds, Numbers, Rows, query_blocks, squared_distances
 
+# Length of the second list of candidates. Set by hand.
 _SHORT_LIST = 5
+# Points in the first chunk of a search; later chunks are larger. Set by hand; it affects speed only.
 _FIRST_POINTS = 256
-# Distances closer than this, relative to themselves and to the longest row, are the same but for rounding.
+# Distances that differ by less than this, relative to themselves and to the longest row, count as equal: it is rounding.
 _OF_DISTANCE, _OF_SIZE = 1e-9, 1e-12
 
 
 @dataclass(frozen=True)
 class Linkage(Finding):
-    """The share of rows whose own released row is the nearest of all; baseline: one guess among all rows.
+    """The fraction of rows whose own released row is the nearest; baseline: one guess among all rows.
 
     Parameters
     ----------
     top_5 : Finding
-        The share of rows whose own released row is among the five nearest, beside five guesses.
+        The fraction of rows whose own released row is among the five nearest; baseline: five guesses.
     """
 
     top_5: Finding
@@ -46,27 +48,27 @@ def record_linkage(
     """Find each original row's own row in a release whose order is hidden, as the nearest one.
 
     The attacker has the original values of a person and wants to know which released row is theirs. Both tables are
-    standardised, each by its own means and standard deviations, and the released rows are ordered by Euclidean
-    distance. Where several are equally far, one of them is guessed: a row then counts by its probability.
+    standardised, each by its own means and standard deviations, and the released rows are ordered by Euclidean distance.
+    Among equally distant rows the attacker guesses; a row then counts by its probability.
 
     Parameters
     ----------
     original, released : array-like or data frame of shape (n_rows, n_columns)
         The table and its release.
     columns : sequence of str or int, optional
-        The columns, by name or by place, that the attacker knows; all if not given.
+        The columns, by name or index, that the attacker knows; all if not given.
     unchanged : array-like or data frame of shape (n_rows, n_unchanged), optional
-        Further columns, of any kind, that were released as they are. The attacker knows them too, and looks only among the
+        Further columns, of any type, that were released unchanged. The attacker knows them too, and searches only the
         released rows that agree with the person in all of them.
     sample : int or None
-        Of larger tables a random choice of this many rows is attacked, each beside all released rows; None for all.
+        In larger tables, this many random rows are attacked, each among all released rows; None for all.
     random_state : int
         Seed of that choice.
 
     Returns
     -------
     Linkage
-        The shares re-identified, with exact 95% intervals, beside chance.
+        The re-identified fractions, with exact 95% intervals and baselines.
 
     References
     ----------
@@ -77,8 +79,8 @@ def record_linkage(
     --------
     >>> generator = np.random.default_rng(0)
     >>> table = generator.normal(size=(300, 4))
-    >>> found = record_linkage(table, 3 * table + 100)
-    >>> found.recovered, round(found.baseline, 4), found.leaks
+    >>> result = record_linkage(table, 3 * table + 100)
+    >>> result.recovered, round(result.baseline, 4), result.leaks
     (1.0, 0.0033, True)
     """
     pair = table_pair(original, released, least_rows=2, varying=True)
@@ -95,29 +97,29 @@ def record_linkage(
         for asked in np.split(asked_in_order, np.flatnonzero(np.diff(groups[rows][asked_in_order])) + 1):
             group = groups[rows[asked[0]]]
             members = order[ends[group - 1] if group else 0 : ends[group]]
-            if len(members) > 1:  # a row that is alone in its group is found at once
+            if len(members) > 1:  # a row that is alone in its group is found without a search
                 own = np.searchsorted(members, rows[asked])
                 nearer[asked], tied[asked] = places_of_own(points[members], targets[rows[asked]], own)
     return _linkage("record linkage", f"the nearest {_SHORT_LIST}", nearer, tied, len(points))
 
 
 def unchanged_linkage(unchanged: Any, *, sample: int | None = None, random_state: int = 0) -> Linkage:
-    """Find each row's own row by the columns that were released as they are, and by nothing else.
+    """Find each row's own row by the columns that were released unchanged, and by nothing else.
 
-    The attacker has a person's values in these columns, looks for the released rows that agree in all of them, and guesses
-    among these. Columns that nobody changed protect nobody who is alone with the values in them.
+    The attacker has a person's values in these columns, finds the released rows that agree in all of them, and guesses
+    among these. Unchanged columns identify everybody whose combination of values is unique.
 
     Parameters
     ----------
     unchanged : array-like or data frame of shape (n_rows, n_unchanged)
-        The columns, of any kind.
+        The columns, of any type.
     sample, random_state
         As in `record_linkage`.
 
     Examples
     --------
-    >>> found = unchanged_linkage(np.array([["10115", "f"], ["10115", "f"], ["10117", "f"], ["10119", "m"]]))
-    >>> found.recovered, found.baseline
+    >>> result = unchanged_linkage(np.array([["10115", "f"], ["10115", "f"], ["10117", "f"], ["10119", "m"]]))
+    >>> result.recovered, result.baseline
     (0.75, 0.25)
     """
     groups = row_groups(unchanged, None)
@@ -129,7 +131,7 @@ def unchanged_linkage(unchanged: Any, *, sample: int | None = None, random_state
 
 
 def row_groups(table: Any, n_rows: int | None) -> NDArray[np.intp]:
-    """Return for each row the number of its group: rows with the same values, of any kind, in all columns."""
+    """Return, for each row, the number of its group: rows with the same values, of any type, in all columns."""
     from narwhals.dependencies import is_into_dataframe
 
     if is_into_dataframe(table):
@@ -152,13 +154,13 @@ def row_groups(table: Any, n_rows: int | None) -> NDArray[np.intp]:
 
 
 def _linkage(attack: str, among: str, nearer: Rows, tied: Rows, n_points: int) -> Linkage:
-    """Return the shares of rows found, given how many released rows are nearer than a row's own and how many are as near."""
+    """Return the fractions of rows found, given the numbers of released rows nearer than a row's own, and as near."""
 
     def finding(places_on_list: int) -> Finding:
         chances = np.clip((places_on_list - nearer) / tied, 0.0, 1.0)
         return Finding(
             attack=attack,
-            measure=f"share of rows found among {among}" if places_on_list > 1 else "share of rows found",
+            measure=f"fraction of rows found among {among}" if places_on_list > 1 else "fraction of rows found",
             recovered=float(chances.mean()),
             baseline=min(places_on_list / n_points, 1.0),
             interval=share_interval(float(chances.sum()), len(nearer)),
@@ -178,9 +180,9 @@ def _linkage(attack: str, among: str, nearer: Rows, tied: Rows, n_points: int) -
 
 
 def places_of_own(points: Numbers, queries: Numbers, own: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return for each query how many points are nearer than its own, and how many, its own too, are as near.
+    """Return, for each query, the number of points nearer than its own, and of those as near, its own included.
 
-    Counting stops, for a query, where five are nearer: its own is then on no list that anyone asks for.
+    For a query with five nearer points, counting stops: its own point is not among the five nearest.
     """
     nearer = np.zeros(len(queries), dtype=np.int64)
     tied = np.zeros(len(queries), dtype=np.int64)
@@ -195,17 +197,17 @@ def places_of_own(points: Numbers, queries: Numbers, own: Rows) -> tuple[NDArray
             stop = min(start + width, len(points))
             farthest = distances[left] + slack[left]
             rows, columns = bounds.below(start, stop, np.square(farthest) * (1 + 1e-12))
-            found = np.sqrt(squared_distances(points, queries, left[rows], columns))
-            is_tied = np.abs(found - distances[left[rows]]) <= slack[left[rows]]
-            is_nearer = found < distances[left[rows]] - slack[left[rows]]
+            to_points = np.sqrt(squared_distances(points, queries, left[rows], columns))
+            is_tied = np.abs(to_points - distances[left[rows]]) <= slack[left[rows]]
+            is_nearer = to_points < distances[left[rows]] - slack[left[rows]]
             nearer[left] += np.bincount(rows[is_nearer], minlength=len(left))
             tied[left] += np.bincount(rows[is_tied], minlength=len(left))
-            # The first chunks are short, so that those who are far from their own row leave early.
+            # The first chunks are short, so that queries that are far from their own point end early.
             start, width = stop, min(4 * width, POINTS_AT_ONCE)
             going_on = nearer[left] < _SHORT_LIST
             bounds.keep(going_on)
             left = left[going_on]
-    # A query that left before its own point came counts it all the same.
+    # A query that ended before its own point was reached counts it too.
     return nearer, np.maximum(tied, 1)
 
 
@@ -218,6 +220,6 @@ def _places(pair: Pair, columns: Sequence[str] | Sequence[int] | None) -> list[i
         raise InvalidInputError(
             f"columns among {', '.join(pair.names[:8])}",
             parameter(list(columns)),
-            "Name columns of the table, at least one.",
+            "Give at least one column of the table.",
         )
     return places

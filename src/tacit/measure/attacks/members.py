@@ -1,4 +1,4 @@
-"""Membership: whether a row that the attacker has is one of those behind the release."""
+"""Membership inference: whether a row that the attacker has was in the released table."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from tacit.measure.attacks.targets import chosen_rows, standardised
 from tacit.measure.inputs import as_table, table_pair
 from tacit.measure.neighbours import Numbers, nearest
 
+# The false-positive rate at which `found_at_1_percent` is measured (Carlini et al. 2022 use low rates like this).
 _FALSE_ALARMS = 0.01
 
 
 @dataclass(frozen=True)
 class Membership(Finding):
-    """How well members are told from others, as an area under the ROC curve; baseline: a coin, 0.5.
+    """How well members are distinguished from others, as an area under the ROC curve; baseline: chance, 0.5.
 
     Parameters
     ----------
     found_at_1_percent : float
-        The share of members that are recognised when 1 in 100 others is taken for a member.
+        The fraction of members that are recognised at a false-positive rate of 1%.
     """
 
     found_at_1_percent: float
@@ -37,12 +38,12 @@ def membership(
     sample: int | None = 10_000,
     random_state: int = 0,
 ) -> Membership:
-    """Tell rows behind a release from others by how near the nearest released row is.
+    """Distinguish the rows of a released table from others by the distance to the nearest released row.
 
-    A row is taken for a member if a released row is near it (all columns standardised). Others are `outsiders`,
-    rows of the same population that were not in the table. Without any, each member is compared with itself in a world
-    where its own row was not released: the distance to the nearest other released row. That leaves out what a row changes in
-    the release of others, which is little for methods that change rows one by one.
+    A row is classified as a member if a released row is near it (all columns standardised). The others are `outsiders`,
+    rows of the same population that were not in the table. If none are given, each member is compared with itself without
+    its own released row: the distance to the nearest other released row. This ignores how a row changes the release of
+    others, which is little for methods that change rows one by one.
 
     Parameters
     ----------
@@ -51,14 +52,14 @@ def membership(
     outsiders : array-like or data frame of shape (n_others, n_columns), optional
         Rows that were not in the table.
     sample : int or None
-        Of larger tables a random choice of this many members, and of outsiders, is attacked; None for all.
+        In larger tables, this many random members and outsiders are attacked; None for all.
     random_state : int
         Seed of that choice.
 
     Returns
     -------
     Membership
-        The area under the ROC curve, with DeLong's interval, beside 0.5.
+        The area under the ROC curve, with DeLong's interval.
 
     References
     ----------
@@ -77,14 +78,14 @@ def membership(
     rows = chosen_rows(len(pair.original), sample, random_state)
     mean, spread = pair.original.mean(axis=0), pair.original.std(axis=0)
     points = standardised(pair.released)
-    found, squares = nearest(points, (pair.original[rows] - mean) / spread, 2)
+    neighbours, squares = nearest(points, (pair.original[rows] - mean) / spread, 2)
     members = squares[:, 0]
     if outsiders is None:
-        others = np.where(found[:, 0] == rows, squares[:, 1], squares[:, 0])
+        others = np.where(neighbours[:, 0] == rows, squares[:, 1], squares[:, 0])
     else:
-        strangers = _strangers(outsiders, pair.original.shape[1])
-        strangers = strangers[chosen_rows(len(strangers), sample, random_state)]
-        others = nearest(points, (strangers - mean) / spread, 1)[1][:, 0]
+        table = _checked_outsiders(outsiders, pair.original.shape[1])
+        table = table[chosen_rows(len(table), sample, random_state)]
+        others = nearest(points, (table - mean) / spread, 1)[1][:, 0]
     area, error = _area(members, others, paired=outsiders is None)
     threshold = np.quantile(others, _FALSE_ALARMS, method="lower")
     return Membership(
@@ -98,7 +99,7 @@ def membership(
     )
 
 
-def _strangers(outsiders: Any, n_columns: int) -> Numbers:
+def _checked_outsiders(outsiders: Any, n_columns: int) -> Numbers:
     table, _ = as_table(outsiders, "outsiders")
     if table.shape[1] != n_columns or len(table) < 2:
         raise InvalidInputError(
@@ -110,9 +111,9 @@ def _strangers(outsiders: Any, n_columns: int) -> Numbers:
 
 
 def _area(members: Numbers, others: Numbers, *, paired: bool) -> tuple[float, float]:
-    """Return the probability that a member is nearer than another, ties counted half, and its standard error."""
-    above = _share_above(others, members)
-    below = 1 - _share_above(members, others)
+    """Return the probability that a member is nearer than another row, with ties counted half, and its standard error."""
+    above = _fraction_above(others, members)
+    below = 1 - _fraction_above(members, others)
     if paired:
         error = float((above + below).std(ddof=1) / np.sqrt(len(members)))
     else:
@@ -120,8 +121,8 @@ def _area(members: Numbers, others: Numbers, *, paired: bool) -> tuple[float, fl
     return float(above.mean()), error
 
 
-def _share_above(values: Numbers, limits: Numbers) -> Numbers:
-    """Return for each limit the share of the values that are above it, equal ones counted half."""
+def _fraction_above(values: Numbers, limits: Numbers) -> Numbers:
+    """Return, for each limit, the fraction of the values above it, with equal ones counted half."""
     ordered = np.sort(values)
     up_to = np.searchsorted(ordered, limits, side="right") + np.searchsorted(ordered, limits, side="left")
     return 1 - up_to / (2 * len(ordered))

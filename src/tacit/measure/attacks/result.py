@@ -1,4 +1,4 @@
-"""What an attack found, beside what could be had without it."""
+"""The result of an attack, with the baseline of an attacker without the release."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, Undisclosed, words
 
-# Half the width of a 95% interval in standard errors.
+# Half the width of a 95% interval in standard errors: the 97.5% quantile of the normal distribution.
 _Z = 1.959963984540054
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What an attacker recovers from a release, and what one recovers who has not seen it.
+    """What an attacker recovers from a release, and what an attacker without the release recovers.
 
     Parameters
     ----------
     attack : str
-        The attack.
+        The name of the attack.
     measure : str
-        What is counted, in words.
+        What is measured, in words.
     recovered : float
-        With the release.
+        The measure with the release.
     baseline : float
-        Without it.
+        The measure without it.
     interval : tuple of float
-        A 95% interval of what is recovered. Where the baseline is measured on the same rows, its error is counted here.
+        A 95% interval of `recovered`. If the baseline is measured on the same rows, the interval includes its error.
     n_targets : int
         The number of rows that were attacked.
     """
@@ -43,15 +43,15 @@ class Finding:
 
     @property
     def leaks(self) -> bool:
-        """Whether more is recovered than without the release, beyond what chance explains."""
+        """Whether significantly more is recovered than without the release."""
         return self.interval[0] > self.baseline
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain values, without tables."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
         plain = {
             name: value.to_dict() if isinstance(value, Finding) else value
-            for name, value in found.items()
+            for name, value in values.items()
             if not isinstance(value, np.ndarray)
         }
         return {**plain, "interval": list(self.interval), "leaks": self.leaks}
@@ -67,15 +67,14 @@ class Finding:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reconstruction(Undisclosed, Finding):
-    """A finding about values: the share of the original's variance that an estimate explains.
+    """A finding about values: the fraction of the original's variance that an estimate explains.
 
     Parameters
     ----------
     as_released : float
-        The same share for the released values themselves, taken as they are; an attack that adds to it has undone some of
-        the distortion.
+        The same fraction for the released values themselves. An attack that exceeds it has undone some of the distortion.
     estimate : ndarray of shape (n_targets, n_columns)
-        The attacker's table.
+        The attacker's estimate of the table.
     """
 
     as_released: float = 0.0
@@ -89,21 +88,21 @@ def reconstruction(
     estimate: NDArray[np.float64],
     guess: NDArray[np.float64] | None = None,
 ) -> Reconstruction:
-    r"""Return how much of the variance of the original an estimate explains, columns of all units counted alike.
+    r"""Return how much of the variance of the original an estimate explains, with the same weight for all columns.
 
     .. math::
         1 - \frac{1}{m} \sum_j \frac{\sum_i (a_{ij} - \hat a_{ij})^2}{\sum_i (a_{ij} - \bar a_j)^2}
 
-    1 for the original itself, 0 for its means. `guess` is what an attacker without the release would say of every row;
-    the means if not given. The interval is that of a mean of ratios, by their linear terms. Columns that are constant
-    among these rows have no variance to recover, and are left out.
+    It is 1 for the original itself, and 0 for its means. `guess` is the estimate of an attacker without the release, the
+    same for every row; the means if not given. The interval is that of a mean of ratios, linearised. Columns that are
+    constant among these rows have no variance to recover, and are left out.
     """
     varied = np.ptp(original, axis=0) > 0
     if not varied.any():
         raise InvalidInputError(
             "a column that varies among the rows to attack",
             words(f"none among {len(original)} rows"),
-            "There is no variance to recover: attack more rows.",
+            "Attack more rows.",
         )
     whole = estimate
     original, released, estimate = original[:, varied], released[:, varied], estimate[:, varied]
@@ -113,12 +112,12 @@ def reconstruction(
     errors = np.square(original - estimate)
     ratios = errors.sum(axis=0) / size
     recovered = 1 - float(ratios.mean())
-    # Each row's part in the ratios, to first order.
+    # The contribution of each row to the ratios, to first order.
     parts = ((errors - ratios * centred) / size).mean(axis=1)
     low, high = normal_interval(recovered, float(np.sqrt(np.square(parts).sum())))
     return Reconstruction(
         attack=attack,
-        measure="share of the variance recovered",
+        measure="fraction of the variance recovered",
         recovered=recovered,
         baseline=0.0 if guess is None else 1 - _mean_ratio(original, guess, size),
         interval=(low, high),
@@ -134,10 +133,10 @@ def normal_interval(value: float, error: float) -> tuple[float, float]:
 
 
 def share_interval(hits: float, count: int) -> tuple[float, float]:
-    """Return the exact 95% interval of a share, by Clopper and Pearson (1934).
+    """Return the exact 95% interval of a fraction, by Clopper and Pearson (1934).
 
-    Where chance alone expects about one hit, as in record linkage, approximate intervals call too many of them a leak.
-    Hits may be a sum of probabilities: they are then rounded away from the middle of the interval.
+    If chance alone gives about one hit, as in record linkage, approximate intervals report too many leaks. Hits may be a
+    sum of probabilities, which is rounded outwards.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What attacks by distance share: which rows are attacked, and columns in units that can be compared."""
+"""Shared by attacks that use distances: the choice of rows to attack, and standardised columns."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tacit.validation import check_count, check_seed
 def standardised(table: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the columns with mean 0 and standard deviation 1; constant ones as zeros.
 
-    An attacker does this to the release and to what is known, each by its own moments, so that translations and changes
-    of units protect nothing.
+    An attacker does this with the release and with the known values, each by its own moments, so translations and changes of
+    units do not protect.
     """
     constant = np.ptp(table, axis=0) == 0
     spread = np.where(constant, 1.0, table.std(axis=0))
@@ -20,9 +20,9 @@ def standardised(table: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def chosen_rows(n_rows: int, sample: object, random_state: object) -> NDArray[np.intp]:
-    """Return all rows, or a random choice of `sample` of them if there are more.
+    """Return all rows, or `sample` random ones if there are more.
 
-    By place, with a public seed: an attack is a measurement, which carries no guarantee and stays with the holder.
+    The choice uses a public seed: an attack is a measurement, which has no guarantee and stays with the holder.
     """
     seed = check_seed(random_state)
     if sample is None or check_count(sample, "sample", least=2) >= n_rows:

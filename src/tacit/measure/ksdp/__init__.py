@@ -1,7 +1,7 @@
 """KSDP: measure whether a document's presence shows in what leaves its holder (Kolmogorov-Smirnov distributional privacy).
 
-The measurement gets its observations from the mechanism it is given. An estimator brings its own
-way to be observed; `tacit.measure.ksdp.observing` makes a mechanism of a program.
+The measurement gets its observations from a mechanism. Estimators have one; `tacit.measure.ksdp.observing` makes one from a
+program.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = ["KSDP", "Observation", "TotalsOnly", "ksdp", "observing"]
 
 Mechanism = Callable[[Any, Sequence[Any]], Observation]
 LEAST_SAMPLES = 8
+"""Fewest runs each way: the smallest possible p-value is then 2 / C(16, 8) = 0.00016."""
 
 
 def ksdp(
@@ -39,39 +40,39 @@ def ksdp(
 ) -> KSDP:
     r"""Run a mechanism on sampled databases with and without each document, and compare what is seen (Algorithm 5).
 
-    Databases with the document are ``size - 1`` random rows of `X` and the document; those without are `size` random
-    rows. No other document that is measured is in any. Every statistic of what is seen is compared by a two-sample
-    Kolmogorov-Smirnov test; the runs without are the same for all documents.
+    A database with the document consists of ``size - 1`` random rows of `X` and the document; one without it consists of
+    `size` random rows. None contains another document that is measured. Every statistic of an observation is compared by a
+    two-sample Kolmogorov-Smirnov test; the runs without a document are the same for all documents.
 
     Parameters
     ----------
     mechanism : estimator, or callable
         An estimator that runs among holders (`tacit.NMF`, `tacit.SVD`, ...), or a callable that takes a holder's rows
-        and a list of the other holders' rows and returns an `Observation`, as `tacit.measure.ksdp.observing` makes of a
+        and a list of the other holders' rows and returns an `Observation`, as `tacit.measure.ksdp.observing` makes from a
         program.
     X : ndarray or CSR matrix
-        The table that rows are sampled from, without replacement; it should have many more than a run uses.
+        The table from which rows are sampled without replacement; it should have many more rows than a run uses.
     documents : sequence of int
         The rows of interest.
     statistics : sequence of callables, optional
-        See `tacit.measure.ksdp.statistics`; those that fit the mechanism if not given.
+        See `tacit.measure.ksdp.statistics`; if not given, those that fit the mechanism.
     samples : int, default=100
-        Runs with each document, and runs without: ``samples * (len(documents) + 1)`` in all.
+        Runs with each document, and runs without: ``samples * (len(documents) + 1)`` in total.
     size : int, optional
-        Rows of the holder in a run; a tenth of those of `X` if not given. The smaller, the more a document shows.
+        Rows of the holder in a run; a tenth of those of `X` if not given. A smaller size makes a document more visible.
     holders : sequence of int, optional
-        Rows of the other *honest* holders, sampled anew in every run as the adversary does not know them. None by
-        default: all others collude, and see what the holder sent.
+        Rows of the other *honest* holders, sampled again in every run because the adversary does not know them. None by
+        default: all others collude, and see the terms of the holder.
     level : float, default=0.05
         Corrected p-values up to this are flagged.
     jobs : int, default=2
-        Processes. The result does not depend on it.
+        Number of processes. The result does not depend on it.
     random_state : int, default=0
 
     Returns
     -------
     KSDP
-        A measurement, not a guarantee: it says what these statistics show at this number of runs.
+        A measurement, not a guarantee: it states what these statistics show with this number of runs.
 
     References
     ----------
@@ -84,8 +85,8 @@ def ksdp(
     >>> from tacit.measure.ksdp import ksdp
     >>> X = np.random.default_rng(0).standard_normal((300, 4))
     >>> X[7] *= 20
-    >>> found = ksdp(SVD(2, hide_singular_values=False), X, [3, 7], size=30, samples=20, jobs=1)
-    >>> found.flagged
+    >>> result = ksdp(SVD(2, hide_singular_values=False), X, [3, 7], size=30, samples=20, jobs=1)
+    >>> result.flagged
     (7,)
     """
     chosen = _checked_documents(documents, X.shape[0])
@@ -102,13 +103,13 @@ def ksdp(
             "Give a smaller size, fewer holders, or measure fewer documents at a time.",
         )
     observe = _mechanism(mechanism)
-    # one list of seeds, by task and not by process, so that the number of processes changes nothing
+    # one list of seeds, by task and not by process, so that the result does not depend on the number of processes
     seeds = np.random.SeedSequence(random).spawn(count * (len(chosen) + 1))
     tasks: list[tuple[int | None, np.random.SeedSequence]] = [(None, seed) for seed in seeds[:count]]
     tasks += [(document, seed) for document, seed in zip(np.repeat(chosen, count).tolist(), seeds[count:], strict=True)]
 
     def measured(document: int | None, seed: np.random.SeedSequence) -> list[dict[str, float]]:
-        """Run once; return the statistics of one document, or of each if the run is without."""
+        """Run once; return the statistics of one document, or those of each document for a run without one."""
         rows = _sampled(pool, document, own, others, np.random.default_rng(seed))
         observation = observe(X[rows[0]], [X[part] for part in rows[1:]])
         used = fitting_statistics(observation) if statistics is None else statistics
@@ -118,7 +119,7 @@ def ksdp(
     results = _run(measured, tasks, check_count(jobs, "jobs"))
     without = [[run[place] for run in results[:count]] for place in range(len(chosen))]
     present = [[run[0] for run in results[start : start + count]] for start in range(count, len(results), count)]
-    names = tuple(dict.fromkeys(name for run in results for found in run for name in found))
+    names = tuple(dict.fromkeys(name for run in results for statistic in run for name in statistic))
     p_values = np.array(
         [_p_values(names, here, absent) for here, absent in zip(present, without, strict=True)], dtype=np.float64
     )
@@ -130,17 +131,17 @@ def _run(measured: Callable[..., Any], tasks: Sequence[tuple[Any, Any]], jobs: i
         return [measured(*task) for task in tasks]
     from joblib import Parallel, delayed  # type: ignore[import-untyped]
 
-    # long batches: a run takes milliseconds, handing one over nearly as long
-    found: list[Any] = Parallel(n_jobs=jobs, batch_size=max(1, len(tasks) // (8 * jobs)))(
+    # long batches: a run takes milliseconds, and its transfer to a process nearly as long
+    results: list[Any] = Parallel(n_jobs=jobs, batch_size=max(1, len(tasks) // (8 * jobs)))(
         delayed(measured)(*task) for task in tasks
     )
-    return found
+    return results
 
 
 def _sampled(
     pool: NDArray[np.int64], document: int | None, own: int, others: tuple[int, ...], generator: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """Return the rows of every holder in one run, the first of them with the document, if there is one, at a random place."""
+    """Return the rows of every holder in one run; the document, if there is one, is at a random place of the first."""
     fresh = own if document is None else own - 1
     drawn = generator.choice(pool, size=fresh + sum(others), replace=False)
     mine = drawn[:fresh] if document is None else np.insert(drawn[:fresh], generator.integers(own), document)
@@ -150,10 +151,17 @@ def _sampled(
 def _numbers(
     statistics: Sequence[Statistic], observation: Observation, document: NDArray[np.float64]
 ) -> dict[str, float]:
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for statistic in statistics:
-        found.update(statistic(observation, document))
-    return found
+        values.update(statistic(observation, document))
+    undefined = [name for name, value in values.items() if np.isnan(value)]
+    if undefined:  # the test has no order for them, and would not flag what they hide
+        raise InvalidInputError(
+            f"the statistic {undefined[0]!r} to be a number in every run",
+            words("NaN in one"),
+            "Let it return infinity, or leave it out of the mapping, where it is not defined.",
+        )
+    return values
 
 
 def _p_values(
@@ -161,7 +169,7 @@ def _p_values(
 ) -> list[float]:
     from scipy.stats import ks_2samp
 
-    # a run that lacks a statistic (it had one exchange only, say) is told apart by that: it counts as the largest
+    # a run without a statistic (for example, with a single exchange) is distinguishable by that: it counts as the largest value
     def column(name: str, runs: Sequence[dict[str, float]]) -> NDArray[np.float64]:
         return np.array([run.get(name, np.inf) for run in runs])
 
@@ -173,21 +181,21 @@ def _dense(row: Any) -> NDArray[np.float64]:
 
 
 def _mechanism(mechanism: Any) -> Mechanism:
-    found = getattr(mechanism, "_observed", mechanism)
-    if not callable(found):
+    observe = getattr(mechanism, "_observed", mechanism)
+    if not callable(observe):
         raise InvalidInputError(
             "an estimator that runs among holders, or a callable that returns an Observation",
             words(f"a {type(mechanism).__name__}"),
-            "Make a mechanism of a program by tacit.measure.ksdp.observing.",
+            "Make a mechanism from a program with tacit.measure.ksdp.observing.",
         )
 
     def checked(rows: Any, others: Sequence[Any]) -> Observation:
-        observation = found(rows, others)
+        observation = observe(rows, others)
         if not isinstance(observation, Observation):
             raise InvalidInputError(
                 "a mechanism that returns an Observation",
                 words(f"one that returned a {type(observation).__name__}"),
-                "Make a mechanism of a program by tacit.measure.ksdp.observing.",
+                "Make a mechanism from a program with tacit.measure.ksdp.observing.",
             )
         return observation
 
@@ -198,7 +206,7 @@ def _checked_documents(documents: Sequence[int], rows: int) -> NDArray[np.int64]
     chosen = np.asarray(documents)
     if chosen.ndim != 1 or chosen.size == 0 or chosen.dtype.kind not in "iu" or len(np.unique(chosen)) != chosen.size:
         raise InvalidInputError(
-            "different row numbers as documents", kind_of(documents), "Give at least one, each once."
+            "distinct row numbers as documents", kind_of(documents), "Give at least one, and each only once."
         )
     if chosen.min() < 0 or chosen.max() >= rows:
         raise InvalidInputError(f"documents from 0 to {rows - 1}", parameter(documents), "They are rows of the table.")

@@ -25,15 +25,15 @@ class Seen(Protocol):
 
     @property
     def round(self) -> int:
-        """Counted from zero."""
+        """The number of the round, from zero."""
 
     @property
     def totals(self) -> Arrays | None:
-        """What everyone received."""
+        """The totals that all holders received."""
 
     @property
     def terms(self) -> Sequence[Arrays] | None:
-        """What each holder revealed on its own, where the channel reveals that."""
+        """The terms of each holder, if the channel reveals them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,16 +45,16 @@ class Observation(Undisclosed):
     entries : sequence
         The entries of a transcript that kept its values; see `tacit.channel.Transcript`.
     public : mapping
-        What all holders learned.
+        The public part of the outcome.
     """
 
     entries: Sequence[Seen]
     public: Mapping[str, Any] = field(default_factory=dict)
 
     def arrays(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
-        """Yield, by name, the first and the last total of each kind, each holder's first and last term where shown, and results.
+        """Yield, with names, the first and last total of each kind, the first and last revealed terms, and the results.
 
-        The exchanges between are much like the last, and a test more is a test to correct for.
+        The exchanges in between are similar to the last one, and each further test makes the correction stronger.
         """
         yield from self._first_and_last("total", [entry.totals or {} for entry in self.entries])
         holders = max((len(entry.terms or ()) for entry in self.entries), default=0)
@@ -68,20 +68,20 @@ class Observation(Undisclosed):
     @staticmethod
     def _first_and_last(whose: str, exchanges: Sequence[Arrays]) -> Iterator[tuple[str, NDArray[np.float64]]]:
         for name in dict.fromkeys(name for arrays in exchanges for name in arrays):
-            found = [arrays[name] for arrays in exchanges if name in arrays]
-            yield f"first {whose} {name}", found[0]
-            if len(found) > 1:
-                yield f"last {whose} {name}", found[-1]
+            seen = [arrays[name] for arrays in exchanges if name in arrays]
+            yield f"first {whose} {name}", seen[0]
+            if len(seen) > 1:
+                yield f"last {whose} {name}", seen[-1]
 
 
 class TotalsOnly(Clear):
-    """Show what a secure sum shows: totals, and no holder's terms. For measuring in one process; it protects nothing."""
+    """Reveals what a secure sum reveals: totals, and no holder's terms. For measurements in one process; it protects nothing."""
 
     def __init__(self) -> None:
         super().__init__(keep_values=True)
 
     def exchange(self, asks: Sequence[Sum]) -> Total:
-        """Add the terms; keep the totals only."""
+        """Add up the terms; keep only the totals."""
         quiet = Clear()
         total = quiet.exchange(asks)
         self.transcript.add(asks[0].kind, total)
@@ -91,20 +91,20 @@ class TotalsOnly(Clear):
 def observing(
     program: Callable[[Any], Program], channel: Callable[[], Channel] = TotalsOnly
 ) -> Callable[[Any, Sequence[Any]], Observation]:
-    """Make of a program a mechanism that `tacit.measure.ksdp` can measure.
+    """Make a mechanism that `tacit.measure.ksdp` can measure from a program.
 
     Parameters
     ----------
     program : callable
-        From a holder's rows to its program.
+        Takes a holder's rows, and returns its program.
     channel : callable, default=TotalsOnly
-        Makes a fresh channel, whose transcript keeps values, for every run. What the transcript holds is what is seen:
-        ``lambda: Clear(keep_values=True)`` shows every holder's own terms too.
+        Returns a new channel, whose transcript keeps values, for every run. The transcript is what is observed:
+        ``lambda: Clear(keep_values=True)`` also shows the terms of every holder.
 
     Returns
     -------
     callable
-        From a holder's rows and a list of the other holders' to an `Observation`.
+        Takes a holder's rows and a list of the other holders' rows, and returns an `Observation`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a KSDP measurement found: p-values of documents, corrected for their number, in words and as a figure."""
+"""The result of a KSDP measurement: p-values of documents, corrected for multiple tests, in words and as a figure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FLAGGED, QUIET = "#b5651d", "#1f6f8b"
 
 
 def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Holm's corrected p-values: rejecting those below a level is wrong anywhere with at most that probability."""
+    """Return Holm's corrected p-values: rejecting those below a level has at most that probability of any wrong rejection."""
     flat = p_values.ravel()
     order = np.argsort(flat, kind="stable")
     stepped = np.maximum.accumulate((flat.size - np.arange(flat.size)) * flat[order])
@@ -57,7 +57,7 @@ class KSDP:
 
     @property
     def pi(self) -> NDArray[np.float64]:
-        """The smallest p-value of every document: the paper's pi, which shrinks with every statistic tried."""
+        """The smallest p-value of every document: the paper's pi, which becomes smaller with every further statistic."""
         smallest: NDArray[np.float64] = self.p_values.min(axis=1)
         return smallest
 
@@ -74,16 +74,14 @@ class KSDP:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The measurement as a value that prints as what it is: not a guarantee."""
+        """The measurement as a `Guarantee` that prints that there is none."""
         return Guarantee.measured(self._sentence())
 
     def _sentence(self) -> str:
-        told = f"{len(self.flagged)} of {len(self.documents)} documents"
-        beside = (
-            f", beside {len(self.holders)} other honest holders of {sum(self.holders)} rows" if self.holders else ""
-        )
+        visible = f"{len(self.flagged)} of {len(self.documents)} documents"
+        beside = f", with {len(self.holders)} other honest holders of {sum(self.holders)} rows" if self.holders else ""
         return (
-            f"with {self.samples} runs each way on {self.size} rows{beside}, the presence of {told} shows at level "
+            f"with {self.samples} runs each way on {self.size} rows{beside}, the presence of {visible} shows at level "
             f"{self.level:g} in one of {len(self.statistics)} statistics (Kolmogorov-Smirnov, corrected by Holm; "
             f"smallest corrected p-value {self.corrected.min():.3g}). Other statistics, more runs, or knowledge "
             "of the other rows may show more."
@@ -125,7 +123,7 @@ class KSDP:
         }
 
     def figure(self) -> Figure:
-        """Draw the documents' smallest p-values in order, beside what documents that make no difference would have."""
+        """Draw the documents' smallest p-values in order, and those expected of documents that make no difference."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6.4, 3.6))

@@ -1,1 +1,1 @@
-"""Measures of fitted models: topics, and how well factors reconstruct the data."""
+"""Measures of fitted models: topics, and reconstruction errors."""

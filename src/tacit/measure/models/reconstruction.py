@@ -1,4 +1,4 @@
-"""How far a matrix is from its factors, and how well a dictionary explains rows that it has not seen."""
+"""Reconstruction errors of factors, and of a dictionary on held-out rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tacit.measure.inputs import as_dense, as_matrix
 
 # Rows are converted to float64 this many at a time, so that the copy stays small beside the matrix.
 _ROWS_AT_ONCE = 4096
-# Lawson and Hanson's method usually needs about as many steps as topics; far more means that it goes in circles.
+# Lawson and Hanson's method usually needs about as many steps as topics; far more means that it does not converge.
 _STEPS_PER_TOPIC = 30
 
 
@@ -24,8 +24,8 @@ def reconstruction_error(X: Any, W: ArrayLike, T: ArrayLike) -> float:
         = \frac{1}{2n} \Big( \lVert X \rVert_F^2 - 2 \langle X T^\top, W \rangle
         + \langle W^\top W, T T^\top \rangle \Big)
 
-    The right-hand side is what is computed, in float64: W T is never formed and sparse data stay sparse. Its
-    rounding error is about 1e-15 of the mean of :math:`\lVert x_i \rVert^2`, so an exact fit gives nearly zero.
+    The right-hand side is computed in float64: W T is never formed, and sparse data stay sparse. Its rounding error is
+    about 1e-15 of the mean of :math:`\lVert x_i \rVert^2`, so an exact fit gives nearly zero.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def reconstruction_error(X: Any, W: ArrayLike, T: ArrayLike) -> float:
 def non_negative_rows(X: Any, T: ArrayLike) -> NDArray[np.float64]:
     r"""Return for each row x of X the non-negative h that minimises :math:`\lVert x - hT \rVert`.
 
-    With :math:`T^\top = QR` the distance differs only by a constant from :math:`\lVert Q^\top x - Rh \rVert`, a
-    problem of the size of T's rank whatever the number of columns. It is solved exactly, by the active sets of
-    Lawson and Hanson (1974, chapter 23), also where topics are zero, equal, or more than there are columns.
+    With :math:`T^\top = QR`, the squared distance differs only by a constant from :math:`\lVert Q^\top x - Rh \rVert^2`, a
+    problem of the size of T's rank, independent of the number of columns. It is solved exactly, by the active-set method of
+    Lawson and Hanson (1974, chapter 23), also if topics are zero or equal, or if there are more topics than columns.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def non_negative_rows(X: Any, T: ArrayLike) -> NDArray[np.float64]:
     Returns
     -------
     ndarray of shape (n_rows, n_topics)
-        The weights; any one of the best where equal topics leave a choice.
+        The weights; if equal topics leave a choice, any of the best.
     """
     from scipy.optimize import nnls
 
@@ -98,7 +98,7 @@ def non_negative_rows(X: Any, T: ArrayLike) -> NDArray[np.float64]:
 
 
 def held_out_error(X: Any, T: ArrayLike, rows: ArrayLike | None = None) -> float:
-    r"""Return how far rows are from the best that a dictionary can make of them.
+    r"""Return the error of the best approximation of rows by a dictionary.
 
     .. math::
         \frac{1}{n} \sum_i \min_{h \ge 0} \frac{1}{2} \lVert x_i - hT \rVert^2

@@ -1,4 +1,4 @@
-"""Whether topics make sense: their words, how coherent these are, and which topics of two fits belong together."""
+"""Topics of a model: their words, their coherence, and the matching of the topics of two fits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tacit.validation import check_choice, check_count, check_positive
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """Which topic of one dictionary belongs to which of another.
+    """A matching of the topics of two dictionaries.
 
     Parameters
     ----------
     permutation : ndarray of int, shape (n_topics,)
-        Topic i of the left dictionary belongs to topic ``permutation[i]`` of the right one, so that
+        Topic i of the left dictionary is matched with topic ``permutation[i]`` of the right one, so that
         ``right[match.permutation]`` is in the order of ``left``.
     similarities : ndarray of shape (n_topics,)
         The cosine similarity of each pair, in the order of the left dictionary.
@@ -76,8 +76,8 @@ def match_topics(left: ArrayLike, right: ArrayLike) -> Match:
 def top_words(components: ArrayLike, terms: Sequence[str], n: int = 10) -> list[list[str]]:
     """Return the heaviest terms of each topic, heaviest first.
 
-    Terms of zero or negative weight do not belong to a topic: one with fewer than `n` others gets a shorter list.
-    Equal weights are ordered as their columns are.
+    Terms of zero or negative weight do not belong to a topic, so a list may be shorter than `n`. Equal weights are ordered by
+    their columns.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def top_words(components: ArrayLike, terms: Sequence[str], n: int = 10) -> list[
     terms : sequence of str
         The terms, in the order of the columns.
     n : int
-        How many terms to list.
+        Number of terms to list.
 
     Returns
     -------
@@ -112,14 +112,14 @@ def topic_coherence(
     components: ArrayLike,
     counts: Any,
     *,
-    measure: Literal["u_mass", "c_npmi"] = "c_npmi",
+    measure: Literal["u_mass", "c_npmi", "c_v"] = "c_npmi",
     n_words: int = 10,
     smoothing: float = 1.0,
 ) -> NDArray[np.float64]:
-    r"""Return how often the heaviest words of each topic occur in the same documents.
+    r"""Return the coherence of each topic: how often its heaviest words occur in the same documents.
 
     Let :math:`w_1, w_2, \dots` be the words of a topic, heaviest first, D(w) the number of documents that have w,
-    D(v, w) the number of those that have both, and P = D / n the share of all n documents. The coherence of the
+    D(v, w) the number of those that have both, and P = D / n the fraction of all n documents. The coherence of the
     topic is the mean over all pairs j < i of
 
     .. math::
@@ -128,27 +128,30 @@ def topic_coherence(
         \log \frac{P(w_i, w_j)}{P(w_i) P(w_j)} \Big/ \big(-\log P(w_i, w_j)\big).
 
     u_mass (Mimno et al. 2011, there as a sum) is at most :math:`\log(1 + s)`; values closer to zero are better, and
-    the order of the words counts. c_npmi (Bouma 2009; Lau et al. 2014; the windows are whole documents) lies in
-    [-1, 1]: 1 for words that never occur apart, 0 for words that are independent, -1 for words that never meet.
+    it depends on the order of the words. c_npmi (Bouma 2009; Lau et al. 2014; the windows are whole documents) lies in
+    [-1, 1]: 1 for words that always occur together, 0 for independent words, -1 for words that never do.
 
-    Where the formulas are silent: words that are both in every document have c_npmi 1; a pair with a word that
-    occurs nowhere has c_npmi -1; a pair whose :math:`w_j` occurs nowhere has u_mass :math:`\log(s/n)`, the least
-    that a pair can have. Terms of zero weight are no words of a topic, and a topic with fewer than two words gets
-    the least value, so that dead topics lower a mean rather than vanish from it.
+    c_v (Röder et al. 2015) gives each word the vector of its c_npmi with all words of the topic, itself included, and is the
+    mean cosine between a word's vector and the sum of all. It lies in [-1, 1] and is usually positive. The windows are whole
+    documents here; the authors use windows of 110 words, so cut long texts into such pieces to compare with other figures.
+
+    Cases that the formulas do not cover: two words that are both in every document have c_npmi 1; a pair with a word that
+    does not occur has c_npmi -1; a pair whose :math:`w_j` does not occur has u_mass :math:`\log(s/n)`, the least possible
+    value. Terms of zero weight are not words of a topic, and a topic with fewer than two words gets the least value, so that
+    empty topics lower a mean.
 
     Parameters
     ----------
     components : array-like of shape (n_topics, n_terms)
         The weight of each term in each topic.
     counts : array-like or sparse matrix of shape (n_documents, n_terms)
-        The documents; a term is in a document where its entry is positive, so that weighted counts do as well.
-        Only the columns of the topics' words are looked at.
-    measure : {"c_npmi", "u_mass"}
-        Which of the two.
+        The documents; a term is in a document if its entry is positive, so weighted counts can be used too. Only the
+        columns of the topics' words are used.
+    measure : {"c_npmi", "u_mass", "c_v"}
     n_words : int
-        How many words of each topic to use, at least 2.
+        Number of words of each topic to use, at least 2.
     smoothing : float
-        The s of u_mass; c_npmi needs none.
+        The s of u_mass; c_npmi does not use it.
 
     Returns
     -------
@@ -160,6 +163,7 @@ def topic_coherence(
     D. Mimno, H. Wallach, E. Talley, M. Leenders and A. McCallum (2011). Optimizing semantic coherence in topic
     models. EMNLP. |
     G. Bouma (2009). Normalized (pointwise) mutual information in collocation extraction. GSCL. |
+    M. Röder, A. Both and A. Hinneburg (2015). Exploring the space of topic coherence measures. WSDM. |
     J. H. Lau, D. Newman and T. Baldwin (2014). Machine reading tea leaves: automatically evaluating topic
     coherence and topic model quality. EACL.
 
@@ -176,20 +180,22 @@ def topic_coherence(
             words(f"shape {documents.shape}"),
             "Give documents counted over the same terms in the same order.",
         )
-    check_choice(measure, "measure", ("c_npmi", "u_mass"))
+    check_choice(measure, "measure", ("c_npmi", "u_mass", "c_v"))
     s = check_positive(smoothing, "smoothing")
     topics = _top_columns(weights, check_count(n_words, "n_words", least=2))
 
     used = np.unique(np.concatenate(topics))
     together = _documents_with_both(documents, used)
     n_documents = documents.shape[0]
-    pairs = _npmi(together, n_documents) if measure == "c_npmi" else _u_mass(together, n_documents, s)
-    least = -1.0 if measure == "c_npmi" else float(np.log(s / n_documents))
+    pairs = _u_mass(together, n_documents, s) if measure == "u_mass" else _npmi(together, n_documents)
+    least = float(np.log(s / n_documents)) if measure == "u_mass" else -1.0
     coherence = np.full(len(topics), least)
     for topic, columns in enumerate(topics):
         places = np.searchsorted(used, columns)
         later, earlier = np.tril_indices(len(places), -1)
-        if later.size:
+        if later.size and measure == "c_v":
+            coherence[topic] = _mean_cosine(pairs[np.ix_(places, places)])
+        elif later.size:
             coherence[topic] = pairs[places[later], places[earlier]].mean()
     return coherence
 
@@ -218,20 +224,28 @@ def _documents_with_both(documents: Any, columns: NDArray[np.intp]) -> NDArray[n
     return counts
 
 
+def _mean_cosine(vectors: NDArray[np.float64]) -> float:
+    """Return the mean cosine between each row and the sum of all rows; a word always occurs with itself."""
+    vectors = vectors.copy()
+    np.fill_diagonal(vectors, 1.0)
+    whole = _unit_rows(vectors.sum(axis=0, keepdims=True))[0]
+    return float(np.clip(_unit_rows(vectors) @ whole, -1.0, 1.0).mean())
+
+
 def _u_mass(together: NDArray[np.float64], n_documents: int, smoothing: float) -> NDArray[np.float64]:
-    """Return the value of each pair, its later word in the row and its earlier word in the column."""
+    """Return the value of each pair; rows are the later word and columns the earlier one."""
     alone = together.diagonal()
     values: NDArray[np.float64] = np.log((together + smoothing) / np.where(alone > 0, alone, n_documents))
     return values
 
 
 def _npmi(together: NDArray[np.float64], n_documents: int) -> NDArray[np.float64]:
-    share = together / n_documents
-    values = np.where(share == 1, 1.0, -1.0)
-    between = (share > 0) & (share < 1)
+    fraction = together / n_documents
+    values = np.where(fraction == 1, 1.0, -1.0)
+    between = (fraction > 0) & (fraction < 1)
     first, second = np.nonzero(between)
-    alone = share.diagonal()
-    # The formula with the logarithms apart: exactly 1 where both words and the pair have the same share.
-    pmi = (np.log(alone[first]) + np.log(alone[second])) / np.log(share[between]) - 1
+    alone = fraction.diagonal()
+    # The formula with separate logarithms: exactly 1 if both words and the pair have the same fraction.
+    pmi = (np.log(alone[first]) + np.log(alone[second])) / np.log(fraction[between]) - 1
     values[between] = np.clip(pmi, -1.0, 1.0)
     return values

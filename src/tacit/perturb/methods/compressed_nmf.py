@@ -17,6 +17,7 @@ from tacit.perturb.target import Range
 from tacit.validation import check_count, check_non_negative
 
 MOST_BETA = 2.0
+"""Largest beta: a row is then reflected at its centroid, at the same distance as before."""
 
 
 class CompressedNMF(TablePerturbation):
@@ -26,26 +27,26 @@ class CompressedNMF(TablePerturbation):
 
     Row i of :math:`C_L` is the centroid of the cluster of row i. The objective is, up to a constant,
     :math:`\|G - HW\|_F^2` with :math:`G = (1 - \beta) A + \beta C_L`: `tacit.NMF` of G. At :math:`\beta = 1` every row becomes
-    its centroid. Beyond 1, up to 2, rows pass their centroid to the other side, which distorts more and leaves clusters as tight
-    as at :math:`2 - \beta`; what falls below zero is cut off.
+    its centroid. Beyond 1, up to 2, rows are on the other side of their centroid, which distorts more and leaves clusters as
+    tight as at :math:`2 - \beta`; negative values become zero.
 
     Parameters
     ----------
     beta : float in [0, 2], optional
-        How much the centroids count.
+        The weight of the centroids.
     n_clusters : int, default=3
     n_init : int, default=10
-        Starts of k-means.
+        Number of starts of k-means.
     rank : int, optional
-        Of the factorisation; `n_clusters` if not given (with a target, more where the target needs it). Full rank changes nothing
-        but by `beta`.
+        Rank of the factorisation; `n_clusters` if not given (with a target, more if the target needs it). At full rank, only
+        `beta` changes the table.
     level : float, optional
         Another name of `beta`.
     target_distortion : float, optional
-        In their place: the value difference to reach.
+        Instead: the value difference to reach.
     columns, unchanged, missing, scale, random_state
-        As in `AdditiveNoise`; with ``scale="none"`` the table must not have negative entries. `random_state` is that of
-        k-means and protects nothing.
+        As in `AdditiveNoise`; with ``scale="none"`` the table must not have negative entries. `random_state` is the seed of
+        k-means, and protects nothing.
 
     Attributes
     ----------
@@ -57,7 +58,8 @@ class CompressedNMF(TablePerturbation):
 
     Privacy
     -------
-    None is proven. At full rank the release of a cluster is its rows, shrunk: who finds the factor undoes it.
+    None is proven. At full rank, the release of a cluster is its rows, shrunk by a factor; anyone who finds the factor can undo
+    it.
 
     References
     ----------

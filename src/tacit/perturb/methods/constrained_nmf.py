@@ -1,8 +1,9 @@
-r"""Constrained non-negative factorisation (CNMF): memberships of clusters are kept, values change.
+r"""Constrained non-negative factorisation (CNMF): cluster memberships are kept, values change.
 
-The solver lowers :math:`\min_{H, W \ge 0}\ \alpha\|A - HW\|_F^2 + \beta\|H - C\|_F^2`. With W fixed, H solves non-negative least
-squares of ``[sqrt(alpha) A, sqrt(beta) C]`` on ``[sqrt(alpha) W, sqrt(beta) I]``; with H fixed, W does of A on H. Each is lowered
-by a few sweeps of coordinate descent, in turn, so the objective never increases; at the end H is solved to convergence.
+The solver minimises :math:`\alpha\|A - HW\|_F^2 + \beta\|H - C\|_F^2` over :math:`H, W \ge 0`. With W fixed, H is a non-negative
+least-squares problem of ``[sqrt(alpha) A, sqrt(beta) C]`` on ``[sqrt(alpha) W, sqrt(beta) I]``; with H fixed, W is one of A on H.
+The two alternate, each with a few sweeps of coordinate descent, so the objective never increases. At the end H is solved to
+convergence.
 (Thapa's multiplicative updates (3.24) and (3.25) lower the same objective, more slowly. In the denominator of (3.25) beta
 multiplies H.)
 """
@@ -26,15 +27,17 @@ from tacit.perturb.target import Range
 from tacit.validation import check_non_negative
 
 Matrix = NDArray[np.float64]
-MOST_SWEEPS = 300
-TOLERANCE = 1e-6
+MOST_SWEEPS, TOLERANCE = 300, 1e-6
+"""Most outer sweeps, and the relative decrease of the objective at which they stop. Set by hand."""
 INNER_SWEEPS = 3
+"""Sweeps of coordinate descent per half-step. Set by hand: the next half-step continues from there."""
 SOME_BETAS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+"""Where the distortion of the sparsified method is computed before a search. Set by hand."""
 
 
 @dataclass(frozen=True, repr=False)
 class Constrained(Undisclosed):
-    """A factorisation near memberships: ``H @ W``, and the objective after every sweep."""
+    """Factors with H near the memberships, and the objective after every sweep."""
 
     H: Matrix
     W: Matrix
@@ -52,9 +55,9 @@ def constrained_factors(
     C : ndarray of shape (n_rows, n_clusters), not negative
     beta : float in [0, 1]
     W : ndarray of shape (n_clusters, n_columns)
-        Where to start.
+        The initial W.
     most_sweeps, tolerance
-        Stop when a sweep lowers the objective by less than this share of it.
+        Stop when a sweep lowers the objective by less than this fraction of it.
     """
     H, objective = C, [np.inf]
     columns = np.ascontiguousarray(A.T)
@@ -71,7 +74,7 @@ def constrained_factors(
 def solve_memberships(
     A: Matrix, C: Matrix, beta: float, W: Matrix, *, start: Matrix, most_sweeps: int = TO_CONVERGENCE
 ) -> Matrix:
-    """Return H lowered for fixed W, to convergence if not told otherwise."""
+    """Return H after coordinate descent with fixed W, by default to convergence."""
     alpha_root, beta_root = np.sqrt(1 - beta), np.sqrt(beta)
     data = np.hstack([alpha_root * A, beta_root * C])
     basis = np.hstack([alpha_root * W, beta_root * np.eye(len(W))])
@@ -89,20 +92,20 @@ class ConstrainedNMF(TablePerturbation):
     Parameters
     ----------
     beta : float in [0, 1], optional
-        How much the memberships count.
+        The weight of the memberships.
     n_clusters : int, default=3
-        Clusters, and rank of the factorisation.
+        Number of clusters, and rank of the factorisation.
     n_init : int, default=10
-        Starts of k-means.
+        Number of starts of k-means.
     sparsify : float, optional
         The threshold :math:`\delta`.
     level : float, optional
         Another name of `beta`.
     target_distortion : float, optional
-        In their place: the value difference to reach. It lies between that of a plain factorisation and that of centroids.
+        Instead: the value difference to reach, between that of a plain factorisation and that of the centroids.
     columns, unchanged, missing, scale, random_state
-        As in `AdditiveNoise`; with ``scale="none"`` the table must not have negative entries. `random_state` is that of
-        k-means and protects nothing.
+        As in `AdditiveNoise`; with ``scale="none"`` the table must not have negative entries. `random_state` is the seed of
+        k-means, and protects nothing.
 
     Attributes
     ----------
@@ -115,7 +118,7 @@ class ConstrainedNMF(TablePerturbation):
 
     Privacy
     -------
-    None is proven. The closer to centroids, the fewer rows can be told apart; nothing bounds what is left.
+    None is proven. The closer to the centroids, the harder rows are to distinguish; nothing bounds what remains.
 
     References
     ----------
@@ -151,7 +154,7 @@ class ConstrainedNMF(TablePerturbation):
     def _settings(self, rows: Rows) -> Range:
         if self.sparsify is None:
             return Range(0.0, 1.0)
-        # near 0 the scale of H is arbitrary, and a threshold can cut off almost anything: begin where it cuts least
+        # near beta = 0 the scale of H is arbitrary, and a threshold can remove almost anything: start where it changes least
         changed = {beta: float(np.linalg.norm(rows - self._change(rows, beta))) for beta in SOME_BETAS}
         least = min(changed, key=changed.__getitem__)
         return Range(least, 1.0 if least < 1 else max(changed, key=changed.__getitem__))
@@ -165,9 +168,9 @@ class ConstrainedNMF(TablePerturbation):
         return beta
 
     def _change(self, rows: Rows, level: float) -> Rows:
-        found = constrained_factors(rows, self._memberships(self.labels_), level, self._k_means.cluster_centers_)
-        self._basis = found.W
-        return self._product(found.H)
+        factors = constrained_factors(rows, self._memberships(self.labels_), level, self._k_means.cluster_centers_)
+        self._basis = factors.W
+        return self._product(factors.H)
 
     def _change_new(self, rows: Rows) -> Rows:
         rows = np.maximum(rows, 0.0)

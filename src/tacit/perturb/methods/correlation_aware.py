@@ -1,4 +1,4 @@
-"""Correlation-aware perturbation (CAP): columns that correlate with the label move towards class means, the others get noise."""
+"""Correlation-aware perturbation (CAP): predictive columns move towards class means, the others get noise."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tacit.validation import check_choice, check_count, check_non_negative, chec
 
 FORMS = ("class", "leaf")
 MOST_PERCENT = 2.0
+"""Largest p: a value is then at most reflected at its class mean."""
 
 
 def label_codes(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[np.intp], NDArray[Any]]:
@@ -41,77 +42,77 @@ def label_codes(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[np.intp], ND
         )
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise InvalidInputError("a label for every row", words("missing ones"), "Drop the rows without a label.")
-    found, codes = np.unique(labels, return_inverse=True)
+    present, codes = np.unique(labels, return_inverse=True)
     if classes is not None:
         order = {value: place for place, value in enumerate(np.asarray(classes).tolist())}
-        if any(value not in order for value in found.tolist()):
+        if any(value not in order for value in present.tolist()):
             raise InvalidInputError(
-                "labels among the classes given", words("other labels"), "Name all classes in `classes`, in order."
+                "labels among the given classes", words("other labels"), "Name all classes in `classes`, in order."
             )
-        codes, found = np.array([order[value] for value in found.tolist()])[codes], np.asarray(classes)
+        codes, present = np.array([order[value] for value in present.tolist()])[codes], np.asarray(classes)
     if len(np.unique(codes)) < 2:
         raise InvalidInputError("at least two classes", words("one"), "Give labels of two or more classes.")
-    return codes.astype(np.intp), found
+    return codes.astype(np.intp), present
 
 
 def label_correlations(rows: NDArray[np.float64], codes: NDArray[np.intp], *, ordered: bool) -> NDArray[np.float64]:
     """Return each column's largest absolute correlation with the label.
 
-    Two classes, or ordered ones, are correlated as numbers. Others are compared two at a time, as 0 and 1, and the largest
-    counts (Thapa 2013, section 5.8).
+    Two classes, or ordered ones, are correlated as numbers. Otherwise each pair of classes is correlated as 0 and 1, and the
+    largest correlation counts (Thapa 2013, section 5.8).
     """
     present = np.unique(codes)
     if ordered or len(present) == 2:
         return _correlations(rows, codes.astype(np.float64))
-    found = np.zeros(rows.shape[1])
+    largest = np.zeros(rows.shape[1])
     for first, second in combinations(present, 2):
         both = (codes == first) | (codes == second)
-        found = np.maximum(found, _correlations(rows[both], (codes[both] == second).astype(np.float64)))
-    return found
+        largest = np.maximum(largest, _correlations(rows[both], (codes[both] == second).astype(np.float64)))
+    return largest
 
 
 def _correlations(rows: NDArray[np.float64], label: NDArray[np.float64]) -> NDArray[np.float64]:
-    away, label = rows - rows.mean(axis=0), label - label.mean()
-    size = np.linalg.norm(away, axis=0) * np.linalg.norm(label)
-    together = np.abs(label @ away)
-    # a column that is constant among these rows tells nothing about them
-    found: NDArray[np.float64] = np.divide(
-        together, size, out=np.zeros_like(together), where=size > 1e-12 * np.abs(rows).max(initial=1.0)
+    centred, label = rows - rows.mean(axis=0), label - label.mean()
+    size = np.linalg.norm(centred, axis=0) * np.linalg.norm(label)
+    products = np.abs(label @ centred)
+    # the correlation of a column that is constant among these rows, up to rounding, is 0
+    correlations: NDArray[np.float64] = np.divide(
+        products, size, out=np.zeros_like(products), where=size > 1e-12 * np.abs(rows).max(initial=1.0)
     )
-    return found
+    return correlations
 
 
 class CorrelationAware(TablePerturbation):
-    r"""Change values so that what linear classifiers use of them is kept.
+    r"""Change values, and keep what linear classifiers use.
 
     In a column whose correlation with the label is above :math:`\eta`, a value of class c becomes
 
     .. math:: \tilde a_{ij} = a_{ij} + p\, u_{ij} (\mu_{cj} - a_{ij}), \qquad u_{ij} \sim U[0, 1],
 
     which moves it towards its class mean; in every other column it gets noise :math:`p\, r_j (u_{ij} - 1/2)` with the column's
-    range :math:`r_j`. For trees, ``form="leaf"`` takes the means of the leaves of a decision tree in place of those of classes.
+    range :math:`r_j`. For trees, ``form="leaf"`` uses the means of the leaves of a decision tree instead of those of classes.
 
     Parameters
     ----------
     percent : float in (0, 2], optional
-        The share p. Up to 2 no value leaves the span of its class around the mean.
+        The fraction p. Up to 2, no value is farther from its class mean than before.
     eta : float, default=0.1
-        The least absolute correlation of a column that goes with the label.
+        Columns with a larger absolute correlation with the label are predictors.
     form : {"class", "leaf"}, default="class"
     leaf_rows : int, default=10
         Fewest rows of a leaf.
     ordered : bool, default=False
-        Whether the classes have an order. Those that have none are compared two at a time.
+        Whether the classes have an order. If not, they are compared in pairs.
     classes : sequence, optional
         All classes, in order; sorted if not given.
     level : float, optional
         Another name of `percent`.
     target_distortion : float, optional
-        In their place: the value difference to reach.
+        Instead: the value difference to reach.
     columns, unchanged, missing, random_state
         As in `AdditiveNoise`.
     scale : {"range", "unit", "standard", "none"}, default="none"
-        As in `AdditiveNoise`; it makes no difference here, up to rounding.
+        As in `AdditiveNoise`; the result does not depend on it, up to rounding.
 
     Attributes
     ----------
@@ -120,14 +121,14 @@ class CorrelationAware(TablePerturbation):
     correlations_ : ndarray of shape (n_columns,)
         Absolute correlation of each column with the label.
     predictors_ : ndarray of bool
-        Which of them are above `eta`.
+        Which columns are above `eta`.
 
     Notes
     -----
-    `fit_transform` knows the labels of the rows it is given. `transform` does not: it moves a row towards the class means
-    weighted by how likely each class is for it (Gaussian naive Bayes on the fitted table), or towards its leaf's mean. The thesis
-    perturbs test rows by their true labels, which tells a classifier the answer: `transform_with_labels` does that, to
-    reproduce it.
+    `fit_transform` uses the labels of the rows. `transform` does not: it moves a row towards the average of the class means,
+    weighted by the probability of each class (Gaussian naive Bayes on the fitted table), or towards the mean of its leaf. The
+    thesis perturbs test rows with their true labels, which reveals them to a classifier; `transform_with_labels` does this, to
+    reproduce its figures.
 
     Privacy
     -------
@@ -161,9 +162,9 @@ class CorrelationAware(TablePerturbation):
     scale: str = public(default="none")
 
     def transform_with_labels(self, X: Any, y: Any) -> Any:
-        """Return the release of other rows by their *true labels*, as in the thesis.
+        """Return the release of other rows with their *true labels*, as in the thesis.
 
-        A classifier tested on it does better than on rows whose labels nobody knows: use it to reproduce figures only.
+        A classifier scores better on it than on rows with unknown labels: use it only to reproduce figures.
         """
         check_is_fitted(self)
         chosen = self._read(X, reset=False)
@@ -202,7 +203,7 @@ class CorrelationAware(TablePerturbation):
         percent = check_positive(value, "percent")
         if percent > MOST_PERCENT:
             raise InvalidInputError(
-                "percent in (0, 2]", parameter(value), "1 is 100%; beyond 2, values would leave their class."
+                "percent in (0, 2]", parameter(value), "1 is 100%; beyond 2, values move away from their class mean."
             )
         return percent
 
@@ -217,8 +218,8 @@ class CorrelationAware(TablePerturbation):
 
     def _targets(self, rows: Rows, codes: NDArray[np.intp] | None) -> Rows:
         regions = self._tree.apply(rows) if self.form == "leaf" else codes
-        found: Rows = self._means[regions]
-        return found
+        targets: Rows = self._means[regions]
+        return targets
 
     def _moved(self, rows: Rows, targets: Rows, percent: float) -> Rows:
         uniform = self._generator(rows).random(rows.shape)

@@ -1,4 +1,4 @@
-"""Pattern hiding: chosen rows change their cluster, all others stay in theirs."""
+"""Pattern hiding: chosen rows change their cluster, and all others stay in theirs."""
 
 from __future__ import annotations
 
@@ -24,37 +24,39 @@ from tacit.validation import check_non_negative
 
 ANYWHERE_ELSE = "anywhere else"
 BETAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+"""The values of beta that are tried, in this order. Set by hand."""
 MOST_SWEEPS = 100
-INSISTENCE = 3
-"""How often, at one beta, rows that may go anywhere and did not leave are told where to go."""
+"""Most sweeps of one factorisation. Set by hand: there are many, and only the clusters matter."""
+MOST_ASSIGNMENTS = 3
+"""Most factorisations at one beta; after each, rows that may go anywhere and did not move are assigned to a cluster."""
 
 
 @dataclass(frozen=True, repr=False)
-class Wishes(Undisclosed):
-    """Rows to move, checked: where to, or -1 for anywhere but the cluster they are in."""
+class Moves(Undisclosed):
+    """Rows to move, checked, and their target clusters; -1 for any cluster except their own."""
 
     rows: NDArray[np.intp]
     targets: NDArray[np.intp]
 
     @classmethod
-    def of(cls, hide: Mapping[int, Any], labels: NDArray[np.intp], n_clusters: int) -> Wishes:
-        """Check what was asked for against the clusters that were found."""
+    def of(cls, hide: Mapping[int, Any], labels: NDArray[np.intp], n_clusters: int) -> Moves:
+        """Check the requested moves against the clusters."""
         if not isinstance(hide, Mapping) or not hide:
             raise InvalidInputError(
                 "hide to be a mapping from row to cluster, or to 'anywhere else'",
                 parameter(hide),
-                "Name at least one row to move.",
+                "Give at least one row to move.",
             )
         for row, target in hide.items():
             if not _is_index(row, len(labels)):
                 raise InvalidInputError(
-                    f"rows from 0 to {len(labels) - 1}", parameter(row), "Give the place of the row in the table."
+                    f"rows from 0 to {len(labels) - 1}", parameter(row), "Give the index of the row in the table."
                 )
             if target != ANYWHERE_ELSE and not _is_index(target, n_clusters):
                 raise InvalidInputError(
                     f"'anywhere else' or a cluster from 0 to {n_clusters - 1}",
                     parameter(target),
-                    "See clusters(X), or the report of a release, for the numbers.",
+                    "The numbers are those of clusters(X), and of the report of a release.",
                 )
             if target == labels[row]:
                 raise InvalidInputError(
@@ -66,7 +68,7 @@ class Wishes(Undisclosed):
         return cls(np.array(list(hide), dtype=np.intp), np.array(targets, dtype=np.intp))
 
     def memberships(self, labels: NDArray[np.intp], n_clusters: int, generator: Generator) -> NDArray[np.float64]:
-        """Return the matrix C: 1 at the cluster to be in; random weights, but 0 at its own, for a row that may go anywhere."""
+        """Return the matrix C: 1 at the wanted cluster; for a row that may go anywhere, random weights, but 0 at its own."""
         wanted = labels.copy()
         named = self.targets >= 0
         wanted[self.rows[named]] = self.targets[named]
@@ -77,12 +79,12 @@ class Wishes(Undisclosed):
             C[row] = weights / weights.sum()
         return C
 
-    def insist(
+    def assign_nearest(
         self, C: NDArray[np.float64], missed: NDArray[np.intp], nearest: NDArray[np.intp]
     ) -> NDArray[np.float64]:
-        """Return C with rows that may go anywhere, and did not leave, put into the nearest of the other clusters.
+        """Return C with rows that may go anywhere, and did not move, assigned to the nearest other cluster.
 
-        A row between two clusters, as random weights put it, can lie in a third, its own.
+        Random weights place a row between two clusters, which may be in a third one: its own.
         """
         C = C.copy()
         for row in np.intersect1d(missed, self.rows[self.targets < 0]):
@@ -91,14 +93,14 @@ class Wishes(Undisclosed):
         return C
 
     def missed(self, before: NDArray[np.intp], after: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the rows that are not where they were wanted."""
+        """Return the rows that are not in their wanted cluster."""
         moved = after[self.rows]
         there = np.where(self.targets >= 0, moved == self.targets, moved != before[self.rows])
-        left: NDArray[np.intp] = self.rows[~there]
-        return left
+        missed: NDArray[np.intp] = self.rows[~there]
+        return missed
 
     def side_effects(self, before: NDArray[np.intp], after: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the rows that nobody wanted to move, and that did."""
+        """Return the rows that moved but were not to be moved."""
         changed = before != after
         changed[self.rows] = False
         return np.flatnonzero(changed)
@@ -106,7 +108,7 @@ class Wishes(Undisclosed):
 
 @dataclass(frozen=True)
 class Trial:
-    """One pass of the outer loop: its weights, how many rows stayed where they were not wanted, how many moved for nothing."""
+    """One pass of the outer loop: its weights, the number of rows that did not move as wanted, and of side effects."""
 
     alpha: float
     beta: float
@@ -117,7 +119,7 @@ class Trial:
 def matched_labels(
     before: NDArray[np.intp], after: NDArray[np.intp], trusted: NDArray[np.bool_], n_clusters: int
 ) -> NDArray[np.intp]:
-    """Return `after` with its clusters numbered as in `before`: matched on the rows that should not have moved."""
+    """Return `after` with its clusters numbered as in `before`, matched on the rows that should not have moved."""
     from scipy.optimize import linear_sum_assignment
 
     together = np.zeros((n_clusters, n_clusters), dtype=np.int64)
@@ -128,10 +130,10 @@ def matched_labels(
 
 
 def nearest_other(distances: NDArray[np.float64], labels: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return each row's nearest cluster among those that it is not in."""
-    away = distances.copy()
-    away[np.arange(len(labels)), labels] = np.inf
-    nearest: NDArray[np.intp] = np.argmin(away, axis=1)
+    """Return each row's nearest cluster other than its own."""
+    to_others = distances.copy()
+    to_others[np.arange(len(labels)), labels] = np.inf
+    nearest: NDArray[np.intp] = np.argmin(to_others, axis=1)
     return nearest
 
 
@@ -140,7 +142,7 @@ def _is_index(value: Any, size: int) -> bool:
 
 
 def summary(trials: list[Trial]) -> str:
-    """Return in words what the best of the trials left undone."""
+    """Describe what the best trial did not achieve."""
     best = min(trials, key=lambda trial: trial.missed + trial.side_effects)
     return words(
         f"{best.missed} rows not moved and {best.side_effects} side effects at beta {best.beta:g}, "
@@ -151,45 +153,45 @@ def summary(trials: list[Trial]) -> str:
 class HideMembership(TablePerturbation):
     r"""Release ``H W`` with chosen rows in another cluster.
 
-    Constrained factorisation, as in `ConstrainedNMF`, with memberships C set by hand: a row to move has its 1 at the cluster it
-    is to be in; or, if it may go anywhere else, random weights everywhere but at its own. The outer loop raises :math:`\beta`,
-    and lowers :math:`\alpha = 1 - \beta`, until k-means on the release finds every chosen row where it was wanted and every
-    other row where it was.
+    Constrained factorisation, as in `ConstrainedNMF`, with changed memberships C: a row to move has its 1 at the wanted cluster;
+    if it may go anywhere else, it has random weights at all clusters except its own. The outer loop raises :math:`\beta`, and
+    lowers :math:`\alpha = 1 - \beta`, until k-means on the release finds every chosen row in its wanted cluster and every other
+    row in its own.
 
     Parameters
     ----------
     hide : mapping from int to int or str
-        From the place of a row to the number of a cluster (as `clusters` gives them) or to "anywhere else".
+        From the index of a row to the number of a cluster (as in `clusters`) or to "anywhere else".
     n_clusters : int, default=3
     beta : float in [0, 1], optional
-        This one only, in place of the loop.
+        A fixed value, instead of the loop.
     level : float, optional
         Another name of `beta`.
     target_distortion : float, optional
-        In place of the loop: the value difference to reach.
+        Instead of the loop: the value difference to reach.
     columns, unchanged, missing, scale, random_state
         As in `AdditiveNoise`; with ``scale="none"`` the table must not have negative entries.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_rows,)
-        Clusters of the rows before.
+        Original clusters of the rows.
     new_labels_ : ndarray of shape (n_rows,)
         Clusters that k-means finds in the release, from the same starts, numbered as in `labels_`.
     changes_ : ndarray of int
-        Chosen rows that are where they were wanted.
+        Chosen rows that are in their wanted cluster.
     missed_ : ndarray of int
         Chosen rows that are not.
     side_effects_ : ndarray of int
         Other rows that moved.
     trials_ : list of Trial
-        What each pass of the loop came to; empty where a setting or a target was given.
+        The passes of the loop; empty if a setting or a target was given.
     level_, distortion_, n_imputed_, guarantee_
         As in `AdditiveNoise`; `level_` is the beta used.
 
     Privacy
     -------
-    None is proven. That a row was moved can show: it lies apart from its new neighbours.
+    None is proven. It can be visible that a row was moved: it is often distant from the rows of its new cluster.
 
     References
     ----------
@@ -215,12 +217,12 @@ class HideMembership(TablePerturbation):
     random_state: int | None = withheld(default=0)
 
     def clusters(self, X: Any) -> NDArray[np.intp]:
-        """Return the cluster of each row of `X`, by the numbers that `hide` uses; only with a `random_state`."""
+        """Return the cluster of each row of `X`, with the numbers that `hide` uses; needs a `random_state`."""
         if self.random_state is None:
             raise InvalidInputError(
                 "a random_state",
                 words("none"),
-                "Set one: without it the numbers of the clusters change from fit to fit.",
+                "Set one: without it, the numbers of the clusters differ between fits.",
             )
         from sklearn.base import clone
 
@@ -232,9 +234,9 @@ class HideMembership(TablePerturbation):
         check_non_negative_rows(rows)
         self._k_means = k_means(rows, self.n_clusters, self._seed)
         self.labels_ = self._k_means.labels_.astype(np.intp)
-        self._wishes = Wishes.of(self.hide or {}, self.labels_, self.n_clusters)
+        self._moves = Moves.of(self.hide or {}, self.labels_, self.n_clusters)
         self._nearest = nearest_other(self._k_means.transform(rows), self.labels_)
-        self._drawn = self._wishes.memberships(self.labels_, self.n_clusters, self._generator(rows))
+        self._drawn = self._moves.memberships(self.labels_, self.n_clusters, self._generator(rows))
 
     def _settings(self, rows: Rows) -> Range:
         return Range(0.0, 1.0)
@@ -252,8 +254,8 @@ class HideMembership(TablePerturbation):
         if self._asked() is not None or self.target_distortion is not None:
             return super()._choose_level(values, scaled, released)
         best: tuple[int, float, Rows] | None = None
-        for drawn in (self._drawn, self._wishes.insist(self._drawn, self._wishes.rows, self._nearest)):
-            # first with random weights for rows that may go anywhere, then, if need be, with all of them told where to go
+        for drawn in (self._drawn, self._moves.assign_nearest(self._drawn, self._moves.rows, self._nearest)):
+            # first with random weights for rows that may go anywhere, then with all of them assigned to the nearest cluster
             self._drawn = drawn
             for beta in BETAS:
                 released(beta)
@@ -269,17 +271,17 @@ class HideMembership(TablePerturbation):
         return best[1]
 
     def _change(self, rows: Rows, level: float) -> Rows:
-        """Factorise, and insist where rows that may go anywhere stayed."""
+        """Factorise; repeat with rows that may go anywhere and did not move assigned to a cluster."""
         C = self._drawn
-        for attempt in range(INSISTENCE):
-            found = constrained_factors(rows, C, level, self._start(rows, C), most_sweeps=MOST_SWEEPS)
-            released: Rows = found.H @ found.W
-            self._basis = found.W
-            self._judge(rows, released)
-            insisted = self._wishes.insist(C, self.missed_, self._nearest)
-            if not self.missed_.size or attempt + 1 == INSISTENCE or np.array_equal(insisted, C):
+        for attempt in range(MOST_ASSIGNMENTS):
+            factors = constrained_factors(rows, C, level, self._start(rows, C), most_sweeps=MOST_SWEEPS)
+            released: Rows = factors.H @ factors.W
+            self._basis = factors.W
+            self._compare_clusters(rows, released)
+            assigned = self._moves.assign_nearest(C, self.missed_, self._nearest)
+            if not self.missed_.size or attempt + 1 == MOST_ASSIGNMENTS or np.array_equal(assigned, C):
                 break
-            C = insisted
+            C = assigned
         return released
 
     def _change_new(self, rows: Rows) -> Rows:
@@ -289,18 +291,18 @@ class HideMembership(TablePerturbation):
         return changed
 
     def _start(self, rows: Rows, C: Rows) -> Rows:
-        """Return the centroids of the clusters as they are to be; a cluster that would be empty keeps its own."""
+        """Return the centroids of the wanted clusters; an empty cluster keeps its original one."""
         sizes = C.sum(axis=0)[:, None]
         start: Rows = np.where(sizes > 0, C.T @ rows / np.maximum(sizes, 1e-12), self._k_means.cluster_centers_)
         return start
 
-    def _judge(self, rows: Rows, released: Rows) -> None:
-        """Cluster the release from the starts of the original, in the table's scale of the method."""
+    def _compare_clusters(self, rows: Rows, released: Rows) -> None:
+        """Cluster the release from the same starts as the original, in the scale of the method, and compare."""
         seed = int(self._seed % 2**31)
         _, after = cluster_labels((rows, released), self.n_clusters, random_state=seed)
         trusted = np.ones(len(rows), dtype=bool)
-        trusted[self._wishes.rows] = False
+        trusted[self._moves.rows] = False
         self.new_labels_ = matched_labels(self.labels_, after.astype(np.intp), trusted, self.n_clusters)
-        self.missed_ = self._wishes.missed(self.labels_, self.new_labels_)
-        self.side_effects_ = self._wishes.side_effects(self.labels_, self.new_labels_)
-        self.changes_ = np.setdiff1d(self._wishes.rows, self.missed_)
+        self.missed_ = self._moves.missed(self.labels_, self.new_labels_)
+        self.side_effects_ = self._moves.side_effects(self.labels_, self.new_labels_)
+        self.changes_ = np.setdiff1d(self._moves.rows, self.missed_)

@@ -22,18 +22,20 @@ from tacit.perturb.target import Range
 from tacit.validation import check_choice, check_positive
 
 MOST_AT_ONCE = 512
+"""Most rows in one query of the tree. Set by hand; it affects speed only."""
 CENTRES = ("leader", "mean")
 FULL = 2.0
+"""The factor s of Thapa (2013), chapter 6: a value is then at most reflected at the centre."""
 
 
 @dataclass(frozen=True, repr=False)
 class Neighbourhoods(Undisclosed):
-    """Which neighbourhood each row is in.
+    """The neighbourhood of each row.
 
     Attributes
     ----------
     members : ndarray of shape (n_rows,)
-        The place in `leaders` of the leader that took the row: the first one within the radius.
+        The index in `leaders` of the row's leader: the first one within the radius.
     leaders : ndarray of shape (n_neighbourhoods, n_columns)
     """
 
@@ -44,10 +46,10 @@ class Neighbourhoods(Undisclosed):
 def leader_clusters(
     rows: NDArray[np.float64], radius: float, known: NDArray[np.float64] | None = None
 ) -> Neighbourhoods:
-    """Cluster `rows` in their order; two rows closer than `radius` can share a leader.
+    """Cluster `rows` in their order; rows closer than `radius` to a leader share it.
 
-    Algorithm 6 of Thapa (2013), which does not say that rows that were placed are taken away. The rows near a leader are looked
-    up in a k-d tree, for several free rows at once where most of them become leaders: no distance is computed to rows far away,
+    Algorithm 6 of Thapa (2013), which does not state that assigned rows are removed. The rows near a leader are found by a k-d
+    tree, for several unassigned rows at the same time if most of them become leaders. So no distances to far rows are computed,
     and there is no n x n matrix.
 
     Parameters
@@ -55,12 +57,12 @@ def leader_clusters(
     rows : ndarray of shape (n_rows, n_columns)
     radius : float
     known : ndarray, optional
-        Leaders from before, which come first.
+        Earlier leaders, which come first.
     """
     from scipy.spatial import cKDTree
 
     tree = cKDTree(rows)
-    within = np.nextafter(radius, 0.0)  # the tree counts rows at the radius itself, the algorithm does not
+    within = np.nextafter(radius, 0.0)  # the tree includes rows at the radius itself, the algorithm does not
     members = np.full(len(rows), -1, dtype=np.intp)
     leaders = [] if known is None else list(known)
     for start in range(0, len(leaders), MOST_AT_ONCE):
@@ -71,7 +73,7 @@ def leader_clusters(
     while (free := start + np.flatnonzero(members[start:] < 0)[:at_once]).size:
         wasted = 0
         for row, near in zip(free, tree.query_ball_point(rows[free], within, return_sorted=False), strict=True):
-            if members[row] >= 0:  # a leader of this very block took it
+            if members[row] >= 0:  # assigned to another leader of this block
                 wasted += 1
                 continue
             members[row] = len(leaders)
@@ -88,24 +90,24 @@ def _take(near: Any, place: int, members: NDArray[np.intp]) -> None:
 
 
 class NeighbourhoodAware(TablePerturbation):
-    r"""Move every value to the other side of its neighbourhood's centre, by chance, and at most as far as it was from it.
+    r"""Move every value by a random amount towards the centre of its neighbourhood, or beyond it, at most to the same distance.
 
     .. math:: \tilde a_{ij} = a_{ij} + s\, u_{ij} (m_{ij} - a_{ij}), \qquad u_{ij} \sim U[0, 1],\ s = 2
 
-    m is the centre of the row's neighbourhood, found by leader clustering: the first free row leads all free rows nearer than
-    the radius. Small neighbourhoods keep covariances, and with them what non-linear classifiers use.
+    m is the centre of the row's neighbourhood, found by leader clustering: each unassigned row in turn becomes a leader and takes
+    the unassigned rows nearer than the radius. Small neighbourhoods keep covariances, and so what non-linear classifiers use.
 
     Parameters
     ----------
     radius : float, optional
-        Of a neighbourhood, in the scale of the method (with ``scale="range"``, columns run from 0 to 1).
+        Radius of a neighbourhood, in the scale of the method (with ``scale="range"``, columns are from 0 to 1).
     centre : {"leader", "mean"}, default="leader"
-        What rows move about. A leader does not move at all: its values are released as they are. With "mean" only rows that are
-        alone in their neighbourhood stay.
+        The centre m. With "leader", a leader does not move: its values are released unchanged. With "mean", only rows that are
+        alone in their neighbourhood do not move.
     level : float, optional
         Another name of `radius`.
     target_distortion : float, optional
-        In their place: the value difference to reach.
+        Instead: the value difference to reach.
     columns, unchanged, missing, scale, random_state
         As in `AdditiveNoise`.
 
@@ -114,16 +116,16 @@ class NeighbourhoodAware(TablePerturbation):
     level_ : float
         The radius.
     strength_ : float
-        The factor s: 2, or a little less where a target lies between two radii.
+        The factor s: 2, or a little less if a target is between those of two radii.
     n_neighbourhoods_ : int
     n_unchanged_ : int
-        Fitted rows that were released as they are.
+        Number of fitted rows that were released unchanged.
     distortion_, n_imputed_, guarantee_
         As in `AdditiveNoise`.
 
     Notes
     -----
-    Rows that were not fitted join the neighbourhoods of those that were; what is in none of them forms new ones. No label is
+    Rows that were not fitted join the neighbourhoods of the fitted rows; rows outside all of them form new ones. No labels are
     used.
 
     Privacy
@@ -156,33 +158,33 @@ class NeighbourhoodAware(TablePerturbation):
         self.strength_ = FULL
 
     def _settings(self, rows: Rows) -> Range:
-        # beyond the diagonal of the box around all rows, everything is one neighbourhood
+        # beyond the diagonal of the box around all rows, there is only one neighbourhood
         return Range(0.0, 1.01 * float(np.linalg.norm(np.ptp(rows, axis=0))))
 
     def _choose_level(self, values: Rows, scaled: Rows, released: Callable[[float], Rows]) -> float:
-        """Return a radius that distorts at least as much as asked, and set the strength that distorts exactly so.
+        """Return a radius with at least the wanted distortion, and set the strength that gives exactly this distortion.
 
-        Neighbourhoods change in jumps, so no radius need reach a target; the distortion grows in proportion to the strength.
+        The distortion is a discontinuous function of the radius, and is proportional to the strength.
         """
         if self._asked() is not None or self.target_distortion is None:
             return super()._choose_level(values, scaled, released)
         target = check_positive(self.target_distortion, "target_distortion")
         settings = self._settings(scaled)
         high = settings.most
-        found = value_difference(values, released(high))
-        if found < target:
-            return super()._choose_level(values, scaled, released)  # which says so
-        low = high / 4  # down from above: small radii, with many neighbourhoods, take longest
+        reached = value_difference(values, released(high))
+        if reached < target:
+            return super()._choose_level(values, scaled, released)  # raises an error
+        low = high / 4  # from large to small: small radii, with many neighbourhoods, are the slowest
         while (distortion := value_difference(values, released(low))) > target:
-            low, high, found = low / 4, low, distortion
-        while high > 1.1 * low and found > 1.1 * target:
+            low, high, reached = low / 4, low, distortion
+        while high > 1.1 * low and reached > 1.1 * target:
             middle = math.sqrt(low * high)
             distortion = value_difference(values, released(middle))
             if distortion < target:
                 low = middle
             else:
-                high, found = middle, distortion
-        self.strength_ = FULL * target / found
+                high, reached = middle, distortion
+        self.strength_ = FULL * target / reached
         return high
 
     def _change(self, rows: Rows, level: float) -> Rows:
@@ -194,17 +196,17 @@ class NeighbourhoodAware(TablePerturbation):
         return self._moved(rows, self.level_, self._leaders)
 
     def _moved(self, rows: Rows, radius: float, known: Rows | None) -> Rows:
-        found = leader_clusters(rows, radius, known)
-        centres = found.leaders
+        neighbourhoods = leader_clusters(rows, radius, known)
+        centres = neighbourhoods.leaders
         if known is None:
             self._leaders = centres
             self.n_neighbourhoods_ = len(centres)
             if self.centre == "mean":
-                self._centres = centres = _means(rows, found.members, len(centres))
+                self._centres = centres = _means(rows, neighbourhoods.members, len(centres))
         elif self.centre == "mean":
             centres = np.vstack([self._centres, centres[len(known) :]])
         uniform = self._generator(rows).random(rows.shape)
-        changed: Rows = rows + self.strength_ * uniform * (centres[found.members] - rows)
+        changed: Rows = rows + self.strength_ * uniform * (centres[neighbourhoods.members] - rows)
         return changed
 
 

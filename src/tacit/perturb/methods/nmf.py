@@ -1,4 +1,4 @@
-"""The product of a plain non-negative factorisation."""
+"""Release of the product of a plain non-negative factorisation."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tacit.perturb.methods.truncated_svd import LowRank
 class NMFRelease(LowRank):
     r"""Release a non-negative factorisation's product, :math:`\tilde A = H W` with :math:`H, W \ge 0`, by `tacit.NMF`.
 
-    A rank between whole ones, as 2.4, is the mixture of 0.6 times the product of rank 2 and 0.4 times that of rank 3. New
-    rows get the best H for the fitted W.
+    A fractional rank, such as 2.4, gives 0.6 times the product of rank 2 plus 0.4 times that of rank 3. New rows get the best H
+    for the fitted W.
 
     Parameters
     ----------
@@ -27,10 +27,10 @@ class NMFRelease(LowRank):
     level : float, optional
         Another name of `rank`.
     target_distortion : float, optional
-        In their place: the value difference to reach.
+        Instead: the value difference to reach.
     columns, unchanged, missing, scale, random_state
-        As in `AdditiveNoise`; with ``scale="none"`` the table must not have negative entries. `random_state` is that of the
-        start and protects nothing.
+        As in `AdditiveNoise`; with ``scale="none"`` the table must not have negative entries. `random_state` is the seed of the
+        start, and protects nothing.
 
     Attributes
     ----------
@@ -64,9 +64,9 @@ class NMFRelease(LowRank):
 
     def _change(self, rows: Rows, level: float) -> Rows:
         below, above = math.floor(level), math.ceil(level)
-        share = level - below
+        part = level - below
         product = self._product(rows, below)
-        return product if share == 0 else (1 - share) * product + share * self._product(rows, above)
+        return product if part == 0 else (1 - part) * product + part * self._product(rows, above)
 
     def _change_new(self, rows: Rows) -> Rows:
         return super()._change_new(np.maximum(rows, 0.0))
@@ -85,6 +85,6 @@ class NMFRelease(LowRank):
 
 
 def check_non_negative_rows(rows: Rows) -> None:
-    """Refuse rows that a non-negative factorisation cannot take."""
+    """Raise if there are negative entries."""
     if rows.min() < 0:
         raise InvalidInputError("a table of non-negative numbers", words("negative numbers"), "Give scale='range'.")

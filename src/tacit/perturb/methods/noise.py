@@ -1,4 +1,4 @@
-"""Additive noise: every value gets its own, in proportion to the range of its column."""
+"""Additive noise: every value gets independent noise, in proportion to the range of its column."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class AdditiveNoise(TablePerturbation):
         The :math:`\ell` above.
     kind : {"uniform", "normal"}, default="uniform"
     target_distortion : float, optional
-        In place of `level`: the value difference :math:`\|A - \tilde A\|_F / \|A\|_F` to reach.
+        Instead of `level`: the value difference :math:`\|A - \tilde A\|_F / \|A\|_F` to reach.
     columns : sequence of str or int, optional
-        Columns to change, by name or place; all but those in `unchanged` if not given. In a data frame that refuses columns that
-        are not numeric or look like identifiers.
+        Columns to change, by name or index; all except those in `unchanged` if not given. In a data frame, columns that are not
+        numeric or look like identifiers are then refused.
     unchanged : sequence of str or int, default=()
-        Columns to release as they are. Nothing is released unchanged that is not named here.
+        Columns to release unchanged. No other column is released unchanged.
     missing : {"refuse", "mean", "median"}, default="refuse"
-        What to do with missing values; `n_imputed_` says how many were filled.
+        What to do with missing values; `n_imputed_` is the number of filled ones.
     scale : {"range", "unit", "standard", "none"}, default="range"
-        The scale in which the method works: range [0, 1], columns of length 1, variance 1, or as they are. The release is in
-        the units of the table, and so is the distortion.
+        The scale in which the method works: range [0, 1], columns of norm 1, variance 1, or no scaling. The release has the
+        units of the table, and so has the distortion.
     random_state : int, optional
-        Makes the release repeatable. Whoever knows it can undo the noise: keep it secret. If not given, it comes from the
-        operating system and is forgotten.
+        Makes the release reproducible. Anyone who knows it can undo the noise: keep it secret. If not given, it comes from the
+        operating system and is not kept.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class AdditiveNoise(TablePerturbation):
         Value difference of the fitted table's release.
     n_imputed_ : int
     guarantee_ : Guarantee
-        That there is none.
+        States that there is none.
     n_features_in_ : int
     feature_names_in_ : ndarray
 

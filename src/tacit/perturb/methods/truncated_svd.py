@@ -1,6 +1,6 @@
-"""Truncated singular value decomposition: the table's best approximation of low rank.
+"""Truncated singular value decomposition: the best approximation of low rank of a table.
 
-`LowRank` is what methods of low rank share: a rank of at least 1 and at most full, whole or between two whole ones.
+`LowRank` is the base of methods of low rank: their rank is at least 1, at most full, and may be fractional.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tacit.validation import check_positive
 
 
 class LowRank(TablePerturbation):
-    """Base of the two: their setting is the rank."""
+    """Base of methods whose setting is the rank."""
 
     _level_name = "rank"
 
@@ -29,7 +29,7 @@ class LowRank(TablePerturbation):
     def _check_level(self, value: Any) -> float:
         rank = check_positive(value, "rank")
         if rank < 1:
-            raise InvalidInputError("rank to be at least 1", parameter(value), "Rank 1 changes a table most.")
+            raise InvalidInputError("rank to be at least 1", parameter(value), "Rank 1 changes a table the most.")
         return rank
 
     def _check_rank(self, rows: Rows) -> None:
@@ -45,17 +45,17 @@ class LowRank(TablePerturbation):
 class TruncatedSVDRelease(LowRank):
     r"""Release the best approximation of low rank, :math:`\tilde A = U_k \Sigma_k V_k^\top`.
 
-    A rank between whole ones, as 2.4, keeps two components and 0.4 of the third, so that every distortion between those of
+    A fractional rank, such as 2.4, keeps two components and 0.4 of the third, so that every distortion between those of
     rank 1 and of full rank can be reached. New rows are projected: :math:`\tilde x = x V_k V_k^\top`.
 
     Parameters
     ----------
     rank : float, optional
-        Components to keep.
+        Number of components to keep.
     level : float, optional
         Another name of `rank`.
     target_distortion : float, optional
-        In their place: the value difference to reach.
+        Instead: the value difference to reach.
     columns, unchanged, missing
         As in `AdditiveNoise`.
     scale : {"range", "unit", "standard", "none"}, default="none"

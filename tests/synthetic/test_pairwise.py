@@ -1,0 +1,177 @@
+"""The parts of the private table: the sampler against enumeration, the fit, the bins, the noise that is taken off."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from tacit.data import CategoryColumn, IntegerColumn
+from tacit.synthetic.bins import cells_within_bins, merge_cells
+from tacit.synthetic.classes import tables_of_classes
+from tacit.synthetic.pairs import fit_margins, joint_tables, shrunk, shrunk_matrix
+from tacit.synthetic.pairwise import PairwiseModel, pair_counts, spread_draw
+
+SIZES = np.array([2, 3, 2])
+EDGES = np.array([0, 2, 5, 7])
+
+
+def tables_of(joint):
+    """Return the margins and the pair tables of a joint distribution of three columns."""
+    margins = np.concatenate([joint.sum(axis=tuple(j for j in range(3) if j != i)) for i in range(3)])
+    tables = np.zeros((7, 7))
+    for i, j in itertools.combinations(range(3), 2):
+        (other,) = {0, 1, 2} - {i, j}
+        block = joint.sum(axis=other)
+        tables[EDGES[i] : EDGES[i + 1], EDGES[j] : EDGES[j + 1]] = block
+        tables[EDGES[j] : EDGES[j + 1], EDGES[i] : EDGES[i + 1]] = block.T
+    return margins, tables
+
+
+def test_the_sampler_draws_from_the_distribution_that_its_couplings_define():
+    generator = np.random.default_rng(0)
+    joint = generator.dirichlet(np.ones(12)).reshape(2, 3, 2)
+    model = PairwiseModel(SIZES, *tables_of(joint))
+    couplings = generator.normal(size=(7, 7)).astype(np.float32)
+    model.couplings = couplings + couplings.T
+    rows = np.array(list(itertools.product(range(2), range(2, 5), range(5, 7))))
+    energy = [
+        model.fields[row].sum() + sum(model.couplings[a, b] for a, b in itertools.combinations(row, 2)) for row in rows
+    ]
+    expected = np.exp(np.asarray(energy, dtype=np.float64))
+    expected /= expected.sum()
+    codes = model.independent(20_000, generator)
+    for _ in range(30):
+        model.sweep(codes, generator)
+    counted = np.array([(codes == row).all(axis=1).sum() for row in rows])
+    assert chisquare(counted, expected * 20_000).pvalue > 1e-4
+
+
+def test_the_fit_reaches_the_pair_tables_and_the_draw_is_nearer_than_chance():
+    joint = np.random.default_rng(1).dirichlet(np.full(12, 0.5)).reshape(2, 3, 2)
+    margins, tables = tables_of(joint)
+    model = PairwiseModel(SIZES, margins, tables)
+    chains = model.fit(4000, np.random.default_rng(2))
+    drawn = model.draw(chains, 4000, np.random.default_rng(3))
+    away = np.abs(model.counts(drawn) / 4000 - tables).sum() / 12  # mean total variation of three tables, counted twice
+    assert away < 0.01  # 0.015 for 4,000 independent rows
+    assert set(map(tuple, drawn)) <= set(itertools.product(range(2), range(2, 5), range(5, 7)))
+
+
+def test_forbidden_pairs_are_never_drawn_and_given_bins_are_held():
+    joint = np.full((2, 3, 2), 1 / 12)
+    forbidden = np.zeros((7, 7), dtype=bool)
+    forbidden[0, 2] = forbidden[2, 0] = True
+    model = PairwiseModel(SIZES, *tables_of(joint), forbidden)
+    chains = model.fit(500, np.random.default_rng(0))
+    drawn = model.draw(chains, 3000, np.random.default_rng(1))
+    assert not ((drawn[:, 0] == 0) & (drawn[:, 1] == 2)).any()
+    held = model.draw(chains, 1000, np.random.default_rng(1), {0: 0})
+    assert set(held[:, 0]) == {0}
+    assert set(held[:, 1]) == {3, 4}
+
+
+def test_pairs_are_counted_as_by_hand():
+    codes = np.array([[0, 2, 5], [0, 2, 6], [1, 4, 5]])
+    expected = np.zeros((7, 7))
+    for row in codes:
+        for a, b in itertools.combinations(row, 2):
+            expected[a, b] += 1
+    np.testing.assert_array_equal(pair_counts(codes, 7), expected)
+
+
+@pytest.mark.parametrize("n_rows", [7, 1000])
+def test_spread_draws_have_the_expected_counts(n_rows):
+    shares = np.array([0.5, 0.0, 0.3, 0.2])
+    drawn = spread_draw(shares, n_rows, np.random.default_rng(0))
+    assert np.abs(np.bincount(drawn, minlength=4) - n_rows * shares).max() <= 1
+
+
+def test_a_heavy_value_has_a_bin_of_its_own_and_bins_cover_all_cells_in_order():
+    histogram = np.full(200, 10.0)
+    histogram[0], histogram[120] = 5000, 900
+    bins = merge_cells(histogram, IntegerColumn(0, 199), 2.0)
+    assert (np.diff(bins) >= 0).all()
+    assert set(np.unique(np.diff(bins))) <= {0, 1}
+    assert (bins == bins[0]).sum() == 1
+    assert (bins == bins[120]).sum() == 1
+    counts = np.bincount(bins, histogram)
+    assert counts.min() >= 3 * 2.0
+    with_missing = merge_cells(np.append(histogram, 3.0), IntegerColumn(0, 199, missing=True), 2.0)
+    np.testing.assert_array_equal(with_missing[:-1], bins)
+    assert with_missing[-1] == bins[-1] + 1
+
+
+def test_rare_categories_share_a_bin_and_one_alone_does_not():
+    spec = CategoryColumn(tuple("abcde"))
+    assert merge_cells(np.array([900.0, 1, 500, 2, -3]), spec, 10.0).tolist() == [0, 2, 1, 2, 2]
+    assert merge_cells(np.array([900.0, 1, 500, 70, 80]), spec, 10.0).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_the_form_within_a_bin_is_kept_where_it_is_more_than_noise():
+    generator = np.random.default_rng(0)
+    truth = 400 * np.exp(-np.arange(64) / 8)
+    noisy, bins, widths = truth + 10 * generator.normal(size=64), np.zeros(64, dtype=np.intp), np.ones(64)
+    found = cells_within_bins(noisy, widths, bins, 10.0, ordered=True)
+    assert found.sum() == pytest.approx(1)
+    shares = truth / truth.sum()
+    plain = np.maximum(noisy, 0) / np.maximum(noisy, 0).sum()
+    assert np.abs(found - shares).sum() < np.abs(plain - shares).sum()
+    exact = cells_within_bins(truth, widths, bins, 0.0, ordered=True)
+    np.testing.assert_allclose(exact, shares)
+    flat = cells_within_bins(10 * generator.normal(size=64) + 10, widths, bins, 10.0, ordered=False)
+    assert np.abs(flat - 1 / 64).sum() < 0.5  # mostly noise: mostly even
+
+
+def test_noise_is_taken_off_and_a_table_without_noise_stays():
+    generator = np.random.default_rng(0)
+    low = np.outer(generator.normal(size=12), generator.normal(size=9))
+    noisy = low + 0.3 * generator.normal(size=low.shape)
+    assert np.linalg.norm(shrunk(noisy, 0.3) - low) < 0.7 * np.linalg.norm(noisy - low)
+    np.testing.assert_array_equal(shrunk(noisy, 0.0), noisy)
+    np.testing.assert_allclose(shrunk(0.3 * generator.normal(size=(20, 20)), 0.3), 0, atol=0.3)
+    whole = np.outer(generator.normal(size=30), np.ones(30))
+    whole = whole + whole.T
+    edges = np.array([0, 10, 20, 30])
+    noise = np.tril(generator.normal(size=(30, 30)), -1)
+    given = whole + noise + noise.T
+    off = np.ones((30, 30), dtype=bool)
+    for first, last in itertools.pairwise(edges):
+        off[first:last, first:last] = False
+    given = np.where(off, given, 0.0)
+    found = shrunk_matrix(given, np.where(off, 1.0, 0.0), edges)
+    assert np.linalg.norm((found - whole)[off]) < 0.7 * np.linalg.norm((given - whole)[off])
+
+
+def test_margins_are_kept():
+    generator = np.random.default_rng(0)
+    left, right = generator.dirichlet(np.ones(4)), generator.dirichlet(np.ones(5))
+    table = np.outer(left, right) + 0.01 * generator.normal(size=(4, 5))
+    found = fit_margins(table, left, right)
+    assert found.min() >= 0
+    np.testing.assert_allclose(found.sum(axis=0), right, atol=1e-3)
+    np.testing.assert_allclose(found.sum(axis=1), left, atol=1e-3)
+
+
+def test_latent_classes_have_the_tables_of_a_mixture():
+    generator = np.random.default_rng(0)
+    share, inside = generator.dirichlet(np.ones(3)), [generator.dirichlet(np.ones(k), size=3) for k in SIZES]
+    joint = np.einsum("z,za,zb,zc->abc", share, *inside)
+    _, tables = tables_of(joint)
+    found = tables_of_classes(tables, SIZES)
+    assert np.abs(found - tables).sum() / 12 < 0.01
+
+
+def test_pair_tables_are_nearer_to_the_truth_than_measured():
+    generator = np.random.default_rng(4)
+    sizes, share = [8, 8, 8, 8], generator.dirichlet(np.ones(4))
+    inside = [generator.dirichlet(np.full(k, 0.5), size=4) for k in sizes]
+    margins = [share @ part for part in inside]
+    truth = {(i, j): (inside[i].T * share) @ inside[j] for i, j in itertools.combinations(range(4), 2)}
+    measured = {pair: 5000 * table + 30 * generator.normal(size=table.shape) for pair, table in truth.items()}
+    joint = joint_tables(measured, dict.fromkeys(measured, 30.0), margins)
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    ours = [np.abs(joint[edges[i] : edges[i + 1], edges[j] : edges[j + 1]] - truth[i, j]).sum() for i, j in truth]
+    plain = [np.abs(measured[pair] / 5000 - truth[pair]).sum() for pair in truth]
+    assert np.mean(ours) < 0.5 * np.mean(plain)
+    np.testing.assert_allclose(joint, joint.T, atol=1e-12)
