@@ -1,0 +1,165 @@
+"""Numbers that an attacker computes from a released model about one unit: how well the model knows it.
+
+They need nothing but what was released and the unit itself. What a released array says along the unit's own vector serves all
+factorisations; networks are asked for their loss, synthetic tables for their nearest rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.audit.units import Cells, Ratings, Rows, Units
+
+Floats = NDArray[np.float64]
+SYNTHETIC_ROWS = 400
+"""Rows that an attacker draws from a released table."""
+TINY = 1e-12
+
+
+def unit_scores(model: Any, data: Units, units: list[Any]) -> Floats:
+    """Return the numbers of every unit, one row per unit.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted; only what it releases is used.
+    data : Units
+        Says what kind of units there are.
+    units : list
+        As `Units.unit` returns them.
+    """
+    if isinstance(data, Rows) and hasattr(model, "sample"):
+        return _nearest(model, units)
+    if isinstance(data, Rows) and data.y is not None:
+        return _losses(model, units)
+    known = [_Known(array) for _, array in float_arrays(expanded(model._result.values))]
+    return np.array([_along(known, probes(model, data, unit)) for unit in units])
+
+
+def probes(model: Any, data: Units, unit: Any) -> list[Floats]:
+    """Return the vectors of one unit: a row, a user's ratings over the items, or sums of values over other entities."""
+    if isinstance(data, Ratings):
+        items, values = unit[-2:]
+        place = {item: index for index, item in enumerate(np.asarray(model._result.values["item_ids_"]).tolist())}
+        vector = np.zeros(len(place))
+        middle = float(np.mean(model.rating_range)) if getattr(model, "rating_range", None) is not None else 0.0
+        for item, value in zip(np.asarray(items).tolist(), values, strict=True):
+            if item in place:
+                vector[place[item]] = value - middle
+        return [vector]
+    if isinstance(data, Cells):
+        coords, values = unit
+        return [
+            np.bincount(coords[:, axis], weights=values, minlength=size).astype(np.float64)
+            for axis, size in enumerate(data.shape)
+            if axis != data.axis
+        ]
+    row = unit[0]
+    return [np.asarray(row.todense() if hasattr(row, "todense") else row, dtype=np.float64).ravel()]
+
+
+def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return released values with the pairs of a recommender's learned items at their places among all items."""
+    pairs, learned = values.get("item_pairs_"), values.get("learned_items_")
+    if pairs is None or learned is None or "item_weights_" not in values:
+        return dict(values)
+    items = len(values["item_weights_"])
+    whole = np.zeros((items, items))
+    rows, columns = np.triu_indices(len(learned))
+    whole[learned[rows], learned[columns]] = whole[learned[columns], learned[rows]] = pairs
+    return {**values, "item_pairs_": whole}
+
+
+def float_arrays(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Floats]]:
+    """Yield all arrays of real numbers among released values, by name."""
+    for name, value in sorted(values.items()):
+        if isinstance(value, Mapping):
+            yield from float_arrays(value, f"{prefix}{name}.")
+        elif isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.ndim in (1, 2):
+            yield f"{prefix}{name}", np.asarray(value, dtype=np.float64)
+
+
+class _Known:
+    """A released array, with what all units need of it computed once.
+
+    Of a vector: its product with the unit. Of a matrix: the length and the largest entry of the product; the quadratic form and
+    the leverage x' M^-1 x, which is small if rows like this one are in the moment, if it is square; and what is left of the unit
+    outside its rows, if it has fewer rows than columns.
+    """
+
+    def __init__(self, array: Floats) -> None:
+        self.array = array
+        self.basis: Floats | None = None
+        self.inverse: Floats | None = None
+        if array.ndim == 2 and array.size and array.shape[0] == array.shape[1]:
+            self.level = max(float(np.trace(array)) / len(array), TINY)
+            self.inverse = np.asarray(np.linalg.inv(array + 0.1 * self.level * np.eye(len(array))), dtype=np.float64)
+        elif array.ndim == 2 and array.size:
+            wide = array if array.shape[0] < array.shape[1] else array.T
+            _, values, directions = np.linalg.svd(wide, full_matrices=False)
+            self.basis = np.asarray(directions[values > TINY], dtype=np.float64)
+
+    def along(self, unit: Floats) -> list[float]:
+        """Return the numbers of one unit; zeros if the array has no axis of its length, so that all fits have as many."""
+        array = self.array
+        fits = len(unit) in array.shape and array.size > 0
+        if array.ndim == 1:
+            return [float(array @ unit) if fits else 0.0]
+        if not fits:
+            return [0.0] * 5
+        seen = array @ unit if array.shape[1] == len(unit) else array.T @ unit
+        form = leverage = left = 0.0
+        if self.inverse is not None:
+            form = float(unit @ seen)
+            leverage = float(np.log(max(abs(float(unit @ self.inverse @ unit)) * self.level, TINY)))
+        elif self.basis is not None and self.basis.shape[1] == len(unit):
+            left = float(np.linalg.norm(unit - self.basis.T @ (self.basis @ unit)))
+        return [float(np.linalg.norm(seen)), float(np.abs(seen).max()), form, leverage, left]
+
+
+def _along(known: list[_Known], vectors: list[Floats]) -> list[float]:
+    """Return what every released array says along every vector of a unit."""
+    numbers: list[float] = []
+    for vector in vectors:
+        unit = vector / max(float(np.linalg.norm(vector)), TINY)
+        numbers += [number for one in known for number in one.along(unit)]
+    return numbers or [0.0]
+
+
+def _losses(model: Any, units: list[Any]) -> Floats:
+    """Return the loss of every labelled row."""
+    rows = np.vstack([np.asarray(unit[0], dtype=np.float64) for unit in units])
+    labels = np.concatenate([unit[1] for unit in units])
+    if hasattr(model, "predict_proba"):
+        chances = np.asarray(model.predict_proba(rows))
+        own = chances[np.arange(len(rows)), np.searchsorted(model.classes_, labels)]
+        odds = np.log(np.maximum(own, TINY)) - np.log(np.maximum(1 - own, TINY))
+        return np.asarray(odds[:, None], dtype=np.float64)
+    return np.asarray(np.square(np.asarray(model.predict(rows)).ravel() - labels)[:, None], dtype=np.float64)
+
+
+def _nearest(model: Any, units: list[Any]) -> Floats:
+    """Return the distances of every row to the nearest synthetic row, and to the fifth nearest."""
+    drawn = _numbers(model.sample(SYNTHETIC_ROWS, random_state=0))
+    rows = np.vstack([_numbers(unit[0]) for unit in units])
+    spread = np.maximum(drawn.std(axis=0), TINY)
+    distances = np.sort(np.abs((rows[:, None] - drawn[None]) / spread).sum(axis=2), axis=1)
+    return np.log(distances[:, [0, 4]] + 0.01)
+
+
+def _numbers(table: Any) -> Floats:
+    """Return a table as numbers; words become codes that do not depend on the other rows."""
+    if isinstance(table, np.ndarray):
+        return np.asarray(table, dtype=np.float64)
+    columns = []
+    for column in table.iter_columns():
+        texts = column.cast(str).fill_null("").to_list()
+        try:
+            columns.append(np.array([float(text or 0) for text in texts]))
+        except ValueError:
+            columns.append(np.array([float(sum(map(ord, text)) % 97) for text in texts]))
+    return np.column_stack(columns)

@@ -1,0 +1,7 @@
+"""One holder's data on a cluster (Dask): partitions are fitted where they are, and only totals reach the driver."""
+
+from tacit.cluster.apply import predict_on, recommend_on, transform_on
+from tacit.cluster.driver import Progress
+from tacit.cluster.run import run_on
+
+__all__ = ["Progress", "predict_on", "recommend_on", "run_on", "transform_on"]

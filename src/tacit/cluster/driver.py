@@ -1,0 +1,473 @@
+"""The driver's side: it assigns partitions to workers, adds up, adds the noise once, and hands the answers back."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from tacit.channel.asks import Sum, Total, normalise_columns
+from tacit.channel.clear import Clear
+from tacit.channel.fixedpoint import LIMIT, Grid
+from tacit.channel.noisy import Noisy
+from tacit.channel.peers import Alone
+from tacit.channel.run import interposed, is_alone
+from tacit.cluster.journal import Journal
+from tacit.cluster.worker import (
+    Contribution,
+    FitSpec,
+    Header,
+    Load,
+    LostStateError,
+    add_contributions,
+    advance,
+    encode,
+    forget,
+)
+from tacit.errors import InvalidInputError, PartyError, ProtocolError, kind_of, words
+from tacit.privacy.ledger.spending import Spending, open_ledger
+from tacit.progress import tell
+from tacit.validation import check_count
+
+FAN_IN = 8
+"""Contributions of this many workers are added in one task: few enough to fit in its memory, many enough for a flat tree."""
+POLL_SECONDS = 1.0
+"""How often the driver looks whether workers that it waits for are still there."""
+SLOWER, LEAST_SECONDS = 3.0, 20.0
+"""A worker that takes so many times as long as half of them took, and at least so long, loses its partitions to others; but
+not before twice the time that these would need to repeat all rounds."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a fit on a cluster is; nothing in it depends on the data.
+
+    Attributes
+    ----------
+    rounds : int
+        Totals so far.
+    planned : int or None
+        All totals of a private fit; None where the number is not known in advance.
+    partitions, workers : int
+        Partitions of the data, and workers that have some of them.
+    dashboard : str or None
+        The address of Dask's dashboard, if there is one.
+    """
+
+    rounds: int
+    planned: int | None
+    partitions: int
+    workers: int
+    dashboard: str | None = None
+
+    def __str__(self) -> str:
+        of = "" if self.planned is None else f" of {self.planned}"
+        return f"total {self.rounds}{of}, {self.partitions} partitions on {self.workers} workers"
+
+
+OnRound = Callable[[Progress], None]
+
+
+def drive(
+    client: Any,
+    estimator: Any,
+    sources: Sequence[Any],
+    load: Load,
+    *,
+    checkpoint: Any = None,
+    threads: int = 1,
+    resident: int | None = None,
+    patience: float = 300.0,
+    on_round: OnRound | None = None,
+) -> Any:
+    """Fit an estimator to the sources, one per partition, that `load` reads on the workers; see `tacit.cluster.run_on`."""
+    alone = is_alone()
+    if checkpoint is not None and not alone:
+        raise InvalidInputError(
+            "no checkpoint of the cluster for a fit among parties",
+            words("one"),
+            "The checkpoint of the party keeps the totals: a cluster that is lost is made anew, and gets them again.",
+        )
+    run = _ClusterRun(
+        client,
+        estimator,
+        sources,
+        load,
+        Journal.at(checkpoint),
+        threads=check_count(threads, "threads"),
+        resident=resident,
+        patience=patience,
+    )
+    try:
+        return run.fit(on_round or (lambda progress: None))
+    finally:
+        run.close()
+
+
+class _Resumable(Alone):
+    """The memory of a run that a checkpoint can continue."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @property
+    def resumable(self) -> bool:  # type: ignore[override]
+        return self._journal.keeps
+
+    @property
+    def charged(self) -> bool:  # type: ignore[override]
+        return self._journal.charged
+
+    def note_charge(self) -> None:
+        self._journal.note_charge()
+
+
+class _ClusterRun:
+    def __init__(
+        self,
+        client: Any,
+        estimator: Any,
+        sources: Sequence[Any],
+        load: Load,
+        journal: Journal,
+        *,
+        threads: int = 1,
+        resident: int | None = None,
+        patience: float = 300.0,
+    ) -> None:
+        if not sources:
+            raise InvalidInputError("at least one partition", words("none"), "Give the files or parts of the data.")
+        self._client, self._estimator, self._journal, self._patience = client, estimator, journal, patience
+        self._sources = dict(enumerate(sources))
+        ledger, dataset = getattr(estimator, "ledger", None), getattr(estimator, "dataset", None)
+        if ledger is not None and dataset is None:
+            raise InvalidInputError(
+                "dataset= with ledger= for a fit on a cluster",
+                words("none"),
+                "Name the account: the driver does not see the data that would name it.",
+            )
+        self._spending = None if ledger is None else Spending.on(open_ledger(ledger), dataset, type(estimator).__name__)
+        journal.begin(estimator, len(sources), threads)
+        self._spec = FitSpec(
+            f"{journal.identity}-{secrets.token_hex(4)}",  # answers are replayed to workers that a dead driver left behind
+            _without_secrets(estimator),
+            load,
+            journal.secret,
+            threads,
+            version("tacit"),
+            resident,
+        )
+        self._answers: list[Any] = []
+        self._given: dict[str, int] = {}
+        self._place: dict[int, str] = {}
+        self._avoided: set[str] = set()
+        self._computed = 0.0  # seconds that half of the workers took, over all rounds
+        self._channels: dict[int, Any] = {}
+        self._alone = is_alone()
+        self._counter = self._first = 0
+
+    def fit(self, on_round: OnRound) -> Any:
+        while True:
+            contribution = self._collected()
+            if contribution.header is None:
+                raise InvalidInputError("rows in at least one partition", words("none"), "Check the files.")
+            if contribution.header.kind == "end":
+                break
+            self._answers.append(self._answer(contribution, contribution.header))
+            progress = self._progress(contribution.header)
+            tell("sum", progress.rounds, progress.planned)
+            on_round(progress)
+        if not self._answers:
+            raise InvalidInputError(
+                "an estimator that asks for totals", kind_of(self._estimator), "Fit it in memory: it is no program."
+            )
+        for channel in self._channels.values():
+            channel.close()
+        return self._fitted(contribution)
+
+    def _progress(self, header: Header) -> Progress:
+        plan = header.plan
+        planned = None if plan is None else sum(step.count for step in plan.steps) + len(plan.choices)
+        workers = len(set(self._place.values()))
+        return Progress(len(self._answers), planned, len(self._sources), workers, dashboard_of(self._client))
+
+    def close(self) -> None:
+        """Let the workers forget the run; settle what was charged and not released."""
+        for channel in self._channels.values():
+            channel.close()
+        with suppress(Exception):  # a cluster that is gone has forgotten
+            self._client.run(
+                forget, self._spec.run, on_error="ignore", wait=False
+            )  # a worker that hangs would not answer
+
+    def _fitted(self, ended: Contribution) -> Any:
+        estimator = self._estimator
+        for name, value in (ended.released or {}).items():
+            setattr(estimator, name, value)
+        channels = list(self._channels.values())
+        if len(channels) > 1 and any(isinstance(channel, Noisy) for channel in channels):
+            raise ProtocolError("one private run per fit on a cluster", words(f"{len(channels)}"), "Fit one by one.")
+        for channel, lengths in zip(channels, ended.concluded, strict=False):
+            if not self._alone:
+                channel.conclude({f"{place:06}": np.array([one]) for place, one in enumerate(lengths)})
+        estimator.guarantee_ = channels[0].guarantee if channels else Clear().guarantee
+        self._journal.end()
+        return estimator
+
+    # ------------------------------------------------------------------------------------------------------- answers
+
+    def _answer(self, contribution: Contribution, header: Header) -> Any:
+        """Return the answer to what all partitions wait for; it is kept in the journal before anyone sees it."""
+        number = len(self._answers)
+        recorded = self._journal.answer(number)
+        channel = self._channel(header)
+        if recorded is not None:
+            if isinstance(channel, Noisy) and header.kind == "sum":
+                channel.recall(Sum.described(header.signature), recorded, rate=header.rate)
+            elif isinstance(channel, Noisy):
+                channel.recall_choice(recorded)
+            return recorded
+        if isinstance(channel, Noisy) and header.kind == "choose":
+            answer: Any = channel.choose_from(contribution.integers["scores"], header.signature[-1])
+        elif isinstance(channel, Noisy):
+            ask = Sum.described(header.signature)
+            measured = channel.scaled(ask, contribution.integers)
+            answer = channel.release(ask, measured, units=contribution.units, rate=header.rate)
+        elif isinstance(channel, Clear):
+            answer = _in_the_clear(contribution, header, self._grids(contribution))
+        else:
+            answer = self._elsewhere(channel, contribution, header)
+        self._journal.keep(number, answer)
+        return answer
+
+    def _elsewhere(self, channel: Any, contribution: Contribution, header: Header) -> Any:
+        """Hand the total of this cluster to a channel that reaches further: the exact sums among parties, or an observer."""
+        if header.kind != "sum" or header.rate != 1:
+            raise ProtocolError(
+                "sums over all units, over this channel",
+                words(f"a {header.kind} or a sample"),
+                "Fit it on one cluster.",
+            )
+        ask = Sum.described(header.signature[:5])
+        if header.plan is None:
+            grids = self._grids(contribution)
+        else:
+            made = Noisy(header.plan, max_units=header.max_units)
+            grids = {name: array.grid for name, array in made.scaled(ask, {}).items()}
+        ask.arrays = {name: grids[name].decode(array) for name, array in contribution.integers.items()}
+        ask.units = min(contribution.units, header.max_units) if header.plan is not None else contribution.units
+        return channel.exchange([ask])
+
+    def _channel(self, header: Header) -> Any:
+        if header.channel not in self._channels:
+            channel: Any = Clear()
+            if header.plan is not None:
+                seed = getattr(self._estimator, "insecure_seed", None)
+                channel = Noisy(header.plan, max_units=header.max_units, spending=self._spending, insecure_seed=seed)
+            channel = channel if self._alone else interposed(channel)
+            if self._alone and isinstance(channel, Noisy):
+                channel.joined(_Resumable(self._journal))
+            channel.open()
+            self._channels[header.channel] = channel
+        return self._channels[header.channel]
+
+    def _grids(self, contribution: Contribution) -> dict[str, Grid]:
+        return {name: _grid_for(size, len(self._sources)) for name, size in contribution.largest.items()}
+
+    # ------------------------------------------------------------------------------------------------ tasks and workers
+
+    def _collected(self) -> Contribution:
+        """Return the sum of all partitions' next contributions, whatever happens to workers on the way."""
+        place = len(self._answers)
+        while True:
+            try:
+                if self._all_released():  # what is left is post-processing, the same in every partition
+                    found = self._everyone(self._advance, place, least=True)
+                    if found.header is not None and found.header.kind == "end":
+                        return found
+                found = self._everyone(self._advance, place)
+                if found.largest:
+                    exact = self._everyone(self._encode, place, self._grids(found))
+                    found = replace(found, integers=exact.integers)
+            except _WorkerLostError:
+                continue
+            except OSError as error:  # the scheduler does not answer
+                raise _scheduler_lost() from error
+            return found
+
+    def _all_released(self) -> bool:
+        """Whether a private fit has all totals that were planned."""
+        plans = [channel.plan for channel in self._channels.values() if isinstance(channel, Noisy)]
+        if len(plans) != 1 or len(self._channels) != 1:
+            return False
+        return len(self._answers) >= sum(step.count for step in plans[0].steps) + len(plans[0].choices)
+
+    def _advance(self, worker: str, numbers: Sequence[int], place: int) -> Any:
+        known = self._given.get(worker, 0)
+        self._given[worker] = place
+        return self._submit(worker, advance, self._spec, place, known, self._answers[known:place], self._of(numbers))
+
+    def _encode(self, worker: str, numbers: Sequence[int], place: int, grids: Mapping[str, Grid]) -> Any:
+        return self._submit(worker, encode, self._spec, place, self._of(numbers), grids)
+
+    def _of(self, numbers: Sequence[int]) -> dict[int, Any]:
+        return {number: self._sources[number] for number in numbers}
+
+    def _submit(self, worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        self._counter += 1
+        key = f"tacit-{function.__name__}-{self._spec.run}-{self._counter}"
+        return self._client.submit(
+            function, *arguments, key=key, workers=[worker], allow_other_workers=False, pure=False, retries=0
+        )
+
+    def _everyone(self, submit: Callable[..., Any], *arguments: Any, least: bool = False) -> Contribution:
+        """Submit one task per worker for its partitions, wait for all, and return their sum; `least` takes one partition."""
+        self._assign()
+        groups: dict[str, list[int]] = {}
+        for number, worker in sorted(self._place.items()):
+            if not least or number == self._first:
+                groups.setdefault(worker, []).append(number)
+        futures = {worker: submit(worker, numbers, *arguments) for worker, numbers in groups.items()}
+        self._wait(futures)
+        parts = list(futures.values())
+        while len(parts) > FAN_IN:  # a tree, so that the driver gets few arrays
+            parts = [
+                self._client.submit(add_contributions, *parts[start : start + FAN_IN], pure=False)
+                for start in range(0, len(parts), FAN_IN)
+            ]
+        try:
+            return add_contributions(*self._client.gather(parts))
+        except (OSError, KeyError) as error:  # what a worker computed was lost before it was read
+            if self._client.status != "running":
+                raise
+            raise _WorkerLostError from error
+
+    def _wait(self, futures: Mapping[str, Any]) -> None:
+        """Wait for all tasks; raise what a partition raised, and `_WorkerLostError` if a worker went away."""
+        from distributed import wait
+
+        begun, half = time.monotonic(), math.inf
+        while True:
+            if any(future.status == "pending" for future in futures.values()):
+                with suppress(TimeoutError):
+                    wait(list(futures.values()), timeout=POLL_SECONDS)
+            alive, lost = self._alive(), []
+            for worker, future in futures.items():
+                if future.status == "error":
+                    error = future.exception()
+                    if not isinstance(error, LostStateError) and not _means_death(error):
+                        raise error
+                    lost.append(worker)
+                elif future.status in ("cancelled", "lost") or (worker not in alive and future.status != "finished"):
+                    lost.append(worker)
+            waited, open_ones = time.monotonic() - begun, [w for w, one in futures.items() if one.status != "finished"]
+            if len(futures) > 1 and 2 * len(open_ones) <= len(futures):
+                half = min(half, waited)
+            slow = open_ones if not lost and waited > self._patience_with(half) else []
+            self._avoided |= set(slow)
+            lost += slow
+            if lost:
+                for worker in lost:
+                    self._given.pop(worker, None)
+                    if worker not in alive or worker in slow:
+                        self._place = {n: w for n, w in self._place.items() if w != worker}
+                self._client.cancel([futures[worker] for worker in lost])
+                raise _WorkerLostError
+            if not open_ones:
+                self._computed += min(half, waited)
+                return
+
+    def _patience_with(self, half: float) -> float:
+        """Return how long to wait for the last workers where half of them took `half` seconds."""
+        held = max(Counter(self._place.values()).values(), default=1)
+        return max(SLOWER * half, LEAST_SECONDS, half + 2 * (self._computed + half) / held)
+
+    def _assign(self) -> None:
+        """Give every partition without a worker to the one with the fewest; wait for one if there is none."""
+        deadline = time.monotonic() + self._patience
+        while not (alive := sorted(self._alive())):
+            if time.monotonic() > deadline:
+                raise PartyError(
+                    f"a worker within {self._patience:g} seconds",
+                    words("none"),
+                    "Start workers. With a checkpoint, the same call goes on where this one stopped.",
+                )
+            time.sleep(POLL_SECONDS)
+        self._place = {number: worker for number, worker in self._place.items() if worker in alive}
+        alive = [worker for worker in alive if worker not in self._avoided] or alive
+        load = dict.fromkeys(alive, 0)
+        for worker in self._place.values():
+            load[worker] = load.get(worker, 0) + 1
+        for number in self._sources:
+            if number not in self._place:
+                worker = min(alive, key=lambda one: (load[one], one))
+                self._place[number], load[worker] = worker, load[worker] + 1
+
+    def _alive(self) -> set[str]:
+        if self._client.status != "running":
+            raise _scheduler_lost()
+        return set(self._client.scheduler_info(n_workers=-1)["workers"])
+
+
+class _WorkerLostError(Exception):
+    """A worker went away: its partitions are given to others, and the round is collected again."""
+
+
+def _scheduler_lost() -> PartyError:
+    return PartyError(
+        "a scheduler that answers",
+        words("none"),
+        "Start the cluster again. With a checkpoint, the same call goes on where this one stopped, and is charged once.",
+    )
+
+
+def dashboard_of(client: Any) -> str | None:
+    """Return the address of Dask's dashboard; None if the scheduler has none, where Dask names an address all the same."""
+    served = "dashboard" in client.scheduler_info(n_workers=0).get("services", {}) and find_spec("bokeh") is not None
+    return str(client.dashboard_link) if served else None
+
+
+def _means_death(error: BaseException) -> bool:
+    """Whether a task failed because its worker did."""
+    from distributed import KilledWorker
+
+    return isinstance(error, KilledWorker | OSError)
+
+
+def _without_secrets(estimator: Any) -> Any:
+    """Return a copy of the estimator for the workers: nothing that they do not need."""
+    from sklearn.base import clone
+
+    twin = clone(estimator)
+    for name in ("ledger", "dataset", "insecure_seed"):
+        if hasattr(twin, name):
+            setattr(twin, name, None)
+    twin.set_params(verbose=False)  # the driver tells
+    return twin
+
+
+def _grid_for(largest: float, partitions: int) -> Grid:
+    """Return the finest grid on which a sum of this many numbers of this size cannot leave the range."""
+    if not math.isfinite(largest):
+        raise InvalidInputError("finite statistics from every partition", words("NaN or infinity"), "Correct the data.")
+    if largest == 0:
+        return Grid(0)
+    return Grid(max(math.ceil(math.log2(largest * partitions / LIMIT)) + 1, -900))
+
+
+def _in_the_clear(contribution: Contribution, header: Header, grids: Mapping[str, Grid]) -> Any:
+    totals = {name: grids[name].decode(integers) for name, integers in contribution.integers.items()}
+    if header.kind == "choose":
+        return int(np.argmax(totals["scores"]))
+    if header.signature[0] == "normed-sum":
+        totals = {name: normalise_columns(array) for name, array in totals.items()}
+    return Total(totals)

@@ -1,0 +1,120 @@
+"""Attacks on what is released: they find members and presence where there is no noise, and say so where they cannot."""
+
+import math
+
+import numpy as np
+import pytest
+from subjects import FULL_BATCH, IMAGES, relation
+
+from tacit import PrivateCoupledFactorization, PrivateMoments, PrivateNMF, PrivateRatingNMF, PrivateSVD
+from tacit.audit.attributes import attribute_inference
+from tacit.audit.canaries import candidate_pairs
+from tacit.audit.membership import guessed, membership
+from tacit.audit.one_run import one_run
+from tacit.audit.presence import learned_scores, many_runs, presence
+from tacit.audit.subject import Subject
+from tacit.audit.units import units_of
+
+BY_NAME = {model.name: model for model in FULL_BATCH}
+
+
+def subject_of(model, data):
+    return Subject.of(model, units_of(model, data), seed=1)
+
+
+@pytest.mark.slow
+def test_members_are_found_without_noise_and_not_with_it():
+    found = membership(subject_of(PrivateSVD(2, epsilon=1.0, row_norm=2.0), IMAGES), fits=16, targets=16)
+    assert found.figures["area without noise"] > 0.8
+    assert found.figures["found at 1% false alarms, without noise"] > 0.02
+    assert found.figures["area under the ROC curve"] < 0.65
+    assert not found.violation
+    assert "finds members in fits without noise" in found.remark
+
+
+@pytest.mark.slow
+def test_an_attack_that_is_too_weak_says_so(monkeypatch):
+    """Scores that know nothing of the model find nothing anywhere, which must not read as a result about the model."""
+    random = np.random.default_rng(0)
+    monkeypatch.setattr(
+        "tacit.audit.membership.unit_scores", lambda model, data, units: random.normal(size=(len(units), 2))
+    )
+    found = membership(subject_of(PrivateMoments(epsilon=1.0, row_norm=2.0), IMAGES), fits=16, targets=20)
+    assert found.figures["too weak"]
+    assert "too weak" in found.remark
+
+
+def test_guesses_learn_from_other_fits_than_those_they_are_made_on():
+    random = np.random.default_rng(0)
+    present = random.random((40, 20)) < 0.5
+    noise = random.normal(size=(40, 20, 3))
+    assert abs(guessed(noise, present).area - 0.5) < 0.1
+    assert guessed(noise + 3 * present[:, :, None], present).area > 0.98
+
+
+@pytest.mark.slow
+def test_one_run_finds_a_crowd_of_canaries():
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(50, 60)) / 8
+    found = one_run(subject_of(PrivateMoments(epsilon=40.0), rows), canaries=400)
+    assert 2.0 < found.epsilon < 40.0
+    assert not found.violation
+    honest = one_run(subject_of(PrivateMoments(epsilon=0.2), rows), canaries=400)
+    assert honest.epsilon < 0.2
+
+
+def test_models_without_a_crowd_are_left_out():
+    assert one_run(BY_NAME["recommender"].subject()) is None
+    assert one_run(BY_NAME["table"].subject()) is None
+
+
+@pytest.mark.slow
+def test_the_published_start_is_recognised_by_what_is_released():
+    """The NNDSVD of the private rows, without noise: a row that is not clipped determines the dictionary."""
+    subject = subject_of(PrivateNMF(2, method="published", rounds=2, epsilon=1.0), IMAGES)
+    pair = candidate_pairs(subject.estimator, subject.data)[0]
+    found = many_runs(subject, pair, runs=240)
+    assert found.figures["area under the ROC curve"] > 0.95
+    assert found.epsilon > 1.0
+    assert "published algorithm" in found.violation
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rating nmf", "coupled"])
+def test_presence_is_measured_for_models_that_ksdp_refused(name):
+    if name == "coupled":
+        subject = subject_of(PrivateCoupledFactorization({"r": 1}, epsilon=math.inf, value_range=(-1, 1)), relation())
+    else:
+        model = BY_NAME["rating nmf"]
+        settings = {**model.estimator.get_params(deep=False), "epsilon": math.inf}
+        subject = subject_of(PrivateRatingNMF(**settings), model.data)
+    _, unit = next(iter(_named(subject)))
+    found = presence(subject, [("a canary", unit)], samples=16, size=subject.data.count // 2)
+    assert found.p_values.shape == (1, 1)
+    assert 0 <= found.corrected[0] <= 1
+    assert "measurement, not a privacy guarantee" in str(found.guarantee)
+
+
+def _named(subject):
+    from tacit.audit.canaries import _canaries
+
+    return _canaries(subject.estimator, subject.data)
+
+
+def test_the_learned_statistic_is_tested_on_other_runs():
+    random = np.random.default_rng(0)
+    present = np.arange(200) % 2 == 0
+    meaningless = random.normal(size=(200, 150))
+    scores, truth = learned_scores(meaningless, present)
+    assert len(scores) == 100
+    assert abs(scores[truth].mean() - scores[~truth].mean()) < 1.0
+    scores, truth = learned_scores(meaningless + 2 * present[:, None], present)
+    assert scores[truth].min() > scores[~truth].max()
+
+
+@pytest.mark.slow
+def test_values_are_guessed_and_compared_with_units_outside_the_fit():
+    found = attribute_inference(subject_of(PrivateMoments(epsilon=1.0, row_norm=2.0), IMAGES), fits=8, targets=12)
+    assert 0 <= found.figures["guessed right, in the fit, private"] <= 1
+    assert found.figures["p-value, private"] > 0.0001
+    assert attribute_inference(BY_NAME["pcr"].subject()) is None

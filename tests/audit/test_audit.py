@@ -1,0 +1,129 @@
+"""The audit as a whole: what it states, what it writes, and what it refuses to state."""
+
+import json
+
+import numpy as np
+import pytest
+from subjects import IMAGES
+from typer.testing import CliRunner
+
+from tacit import Ledger, PrivateMoments, PrivateNMF
+from tacit.audit import Certificate, audit
+from tacit.cli.main import app
+from tacit.errors import InvalidInputError, TacitError
+
+FAST = {"runs": 40, "bugs": False, "insecure_seed": 1}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return audit(PrivateMoments(epsilon=1.0, row_norm=2.0), IMAGES, attacks=("replay", "white box"), **FAST)
+
+
+def test_nothing_seen_is_not_called_private(found):
+    assert not found.violations
+    assert "does not show that the model is private" in found.verdict
+    assert "disproved" not in found.verdict
+
+
+def test_the_certificate_says_what_was_audited_and_nothing_of_the_data(found, tmp_path):
+    found.save(tmp_path / "out")
+    written = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    assert written["claimed"] == {"epsilon": 1.0, "delta": 1e-6, "unit": "row", "adjacency": "add-remove"}
+    assert written["settings"]["row_norm"] == 2.0
+    assert written["data"] == "private"
+    assert "no budget covers" in written["publication"]
+    assert written["tacit"]
+    other = audit(PrivateMoments(epsilon=1.0, row_norm=2.0), IMAGES[:40], attacks=("replay",), **FAST)
+    assert other.fingerprint == found.fingerprint
+    changed = audit(PrivateMoments(epsilon=1.1, row_norm=2.0), IMAGES[:40], attacks=("replay",), **FAST)
+    assert changed.fingerprint != found.fingerprint
+
+
+def test_a_changed_certificate_is_refused(found, tmp_path):
+    found.save(tmp_path)
+    path = tmp_path / "certificate.json"
+    assert Certificate.read(path).digest == found.certificate.digest
+    path.write_text(path.read_text().replace('"epsilon": 1.0', '"epsilon": 0.5'))
+    with pytest.raises(InvalidInputError, match="digest"):
+        Certificate.read(path)
+
+
+def test_made_up_data_may_be_published(found):
+    assert not found.certificate.may_be_published
+    public = audit(PrivateMoments(row_norm=2.0), IMAGES, attacks=("replay",), made_up=True, **FAST)
+    assert public.certificate.may_be_published
+
+
+def test_a_ledger_chains_the_certificate_at_no_cost(found, tmp_path):
+    ledger = Ledger(tmp_path / "budget.db")
+    ledger.open_account("faces", epsilon=2.0, delta=1e-6)
+    head = ledger.head
+    found.chain(ledger, "faces")
+    assert [noted.certificate for noted in ledger.audits("faces")] == [found.certificate.digest]
+    assert ledger.head != head
+    assert ledger.remaining("faces").spent == 0
+    assert ledger.verify() == 2
+    with pytest.raises(TacitError):
+        ledger.note_audit("others", found.certificate.digest)
+    with pytest.raises(InvalidInputError, match="digest"):
+        ledger.note_audit("faces", "no digest")
+
+
+def test_an_audit_charges_no_ledger(tmp_path):
+    ledger = Ledger(tmp_path / "budget.db")
+    ledger.open_account("faces", epsilon=2.0, delta=1e-6)
+    model = PrivateMoments(row_norm=2.0, ledger=ledger, dataset="faces")
+    audit(model, IMAGES, attacks=("replay",), **FAST)
+    assert ledger.remaining("faces").spent == 0
+
+
+def test_a_model_without_noise_is_reported_as_such():
+    found = audit(
+        PrivateNMF(2, method="published", rounds=2, row_norm=2.0), IMAGES, attacks=("replay", "white box"), **FAST
+    )
+    assert found.violations
+    assert "No guarantee is claimed" in found.verdict
+
+
+def test_results_show_no_values_in_their_repr(found):
+    assert "0." not in repr(found)
+    assert "<svg" in found.report.html()
+    assert found._repr_html_().startswith("<iframe")
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path):
+    source = tmp_path / "rows.csv"
+    header = ",".join(f"c{place}" for place in range(IMAGES.shape[1]))
+    np.savetxt(source, IMAGES, delimiter=",", header=header, comments="")
+    ledger = Ledger(tmp_path / "budget.db")
+    ledger.open_account("faces", epsilon=2.0, delta=1e-6)
+    options = ["--runs", "40", "--no-bugs", "--only", "white box", "--json", "--output", str(tmp_path / "out")]
+    chained = ["--ledger", str(tmp_path / "budget.db"), "--dataset", "faces"]
+    command = ["fit", "svd", str(source), "--rank", "2", "--epsilon", "1", "--unit-rows"]
+    result = CliRunner().invoke(app, ["audit", *options, *chained, *command], catch_exceptions=False)
+    values = json.loads(result.output)
+    assert values["claimed"]["epsilon"] == pytest.approx(1.0)
+    assert 0 < values["lower_bound"] < 1
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "certificate.json",
+        "journal.jsonl",
+        "report.html",
+        "result.json",
+    }
+    assert len(ledger.audits("faces")) == 1
+    assert ledger.remaining("faces").spent == 0
+
+
+@pytest.mark.parametrize("command", [["fit", "nonsense"], ["budget", "show"], ["fit"]])
+def test_commands_that_cannot_be_audited_are_refused(command, tmp_path):
+    result = CliRunner().invoke(app, ["audit", "--output", str(tmp_path / "out"), *command])
+    assert result.exit_code != 0
+
+
+def test_a_command_without_epsilon_has_no_claim(tmp_path):
+    np.savetxt(tmp_path / "rows.csv", IMAGES, delimiter=",", header=",".join("abcdefghijklmnop"), comments="")
+    arguments = ["fit", "nmf", str(tmp_path / "rows.csv"), "--rank", "2"]
+    result = CliRunner().invoke(app, ["audit", "--output", str(tmp_path / "out"), *arguments])
+    assert result.exit_code != 0
