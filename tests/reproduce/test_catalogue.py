@@ -1,0 +1,67 @@
+"""The list of tables and figures: complete for three papers, with code that exists and data that is described."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tacit.errors import InvalidInputError
+from tacit.reproduce.catalogue import PAPERS, catalogue, chosen
+from tacit.reproduce.data import data_sets
+from tacit.reproduce.pages import resolve, source_link
+
+ITEMS = catalogue()
+WANTED = {
+    "saha-imtiaz": {"table-2", "table-3", "table-4", *(f"figure-{number}" for number in range(2, 11))},
+    "mugdho-imtiaz": {f"figure-{number}" for number in range(1, 28)},
+    "tsikhanovich": {*(f"table-{n}" for n in (1, 2, 3)), "figure-4a", "figure-4b", "figure-4c", "figure-5", "figure-6"},
+}
+
+
+@pytest.mark.parametrize("paper", WANTED)
+def test_every_table_and_figure_of_the_paper_is_listed(paper):
+    listed = {name for entry in ITEMS if entry.paper == paper for name in entry.covers}
+    assert WANTED[paper] - listed == set()
+
+
+def test_names_are_unique_and_say_what_they_are():
+    names = [(entry.paper, entry.name) for entry in ITEMS]
+    assert len(set(names)) == len(names)
+    assert {entry.paper for entry in ITEMS} <= {paper.name for paper in PAPERS}
+    for entry in ITEMS:
+        assert entry.title
+        assert entry.minutes > 0
+        assert entry.run.__doc__, entry.name
+        if entry.paper in WANTED:
+            assert re.fullmatch(r"(table|figure)-\d+|figures-\d+-\d+", entry.name)
+            assert entry.page > 0
+
+
+@pytest.mark.parametrize("entry", ITEMS, ids=lambda entry: f"{entry.paper}-{entry.name}")
+def test_code_and_data_exist(entry, tmp_path):
+    assert entry.code
+    known = data_sets()
+    assert set(entry.needs) <= set(known)
+    for name in entry.code:
+        if name.startswith("tacit.neural"):
+            pytest.importorskip("torch")
+        assert resolve(name) is not None
+        assert re.search(r"src/tacit/.*\.py#L\d+$", source_link(resolve(name), tmp_path)), name
+    assert re.search(r"src/tacit/.*\.py#L\d+$", source_link(entry.run, tmp_path))
+
+
+def test_every_data_set_says_where_it_is_published_and_what_stands_in():
+    for described in data_sets().values():
+        assert described.published.startswith(("http", "nowhere: ")), described.name
+        assert described.layouts or described.stand_in
+        assert (described.stand_in is None) == (not described.stand_in_title), described.name
+
+
+def test_a_covered_figure_is_found_by_its_own_name():
+    assert [entry.name for entry in chosen("mugdho-imtiaz", ["figure-8"])] == ["figures-7-18"]
+    assert [entry.name for entry in chosen("mugdho-imtiaz", ["figure-8", "figure-9"])] == ["figures-7-18"]
+    with pytest.raises(InvalidInputError, match="figures-1-6"):
+        chosen("mugdho-imtiaz", ["figure-99"])
+    with pytest.raises(InvalidInputError, match="saha-imtiaz"):
+        chosen("nobody", [])

@@ -1,0 +1,236 @@
+"""Verdicts, results that are used again, pages, and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.preprocessing import normalize
+from typer.testing import CliRunner
+
+from tacit.cli.main import app
+from tacit.errors import InvalidInputError
+from tacit.reproduce.catalogue import Item, Paper, Run
+from tacit.reproduce.data import DataFolder
+from tacit.reproduce.outcome import (
+    NO_NUMBER,
+    Curve,
+    Figure,
+    Outcome,
+    PictureRow,
+    Pictures,
+    Row,
+    SideBySide,
+    WordList,
+    Words,
+)
+from tacit.reproduce.pages import QUICK, write_html, write_markdown
+from tacit.reproduce.results import obtain
+from tacit.reproduce.saha_imtiaz.ratings import rmse
+
+PAPER = Paper("made-up", "made_up", "N. Body. On nothing. 2000.")
+
+
+@pytest.mark.parametrize(
+    ("paper", "ours", "better", "expected"),
+    [
+        (0.5, (0.4, 0.4), "lower", "better"),
+        (0.5, (0.6, 0.6), "lower", "worse"),
+        (0.5, (0.6, 0.6), "higher", "better"),
+        (0.5, (0.50004,), "lower", "equal"),  # within the paper's rounding
+        (0.5, (0.4, 0.7), "lower", "equal"),  # within two standard errors
+        (0.5, (0.4,), None, "not comparable"),
+        (None, (0.4,), "lower", "not comparable"),
+        (0.5, (math.nan,), "lower", "not comparable"),
+    ],
+)
+def test_verdicts(paper, ours, better, expected):
+    assert Row("x", paper, ours, better).verdict == expected
+
+
+def test_spread_and_number_are_shown():
+    assert Row(("a", "b"), 1.0, (1.0, 3.0), "lower", "why", 2).cells() == [
+        "a",
+        "b",
+        "1.00",
+        "2.00 ± 1.41",
+        "2",
+        "equal",
+        "why",
+    ]
+    assert Row("a", None, (1.0,)).cells() == ["a", "-", "1.0000", "1", "not comparable", NO_NUMBER]
+
+
+def whole() -> Outcome:
+    images = np.arange(8.0).reshape(2, 4)
+    return Outcome(
+        (SideBySide("a | caption", ("x",), (Row("one", 2.0, (1.0, 1.5), "lower", "because"),)),),
+        (
+            Figure(
+                "curves", "x", "y", (Curve.of("c", (1, 2), [[1, 2], [3, 4]]), Curve("d", (1,), (2,), right=True)), True
+            ),
+        ),
+        (Pictures("pictures", (PictureRow.of("row", images, (2, 2)),)),),
+        (Words("words", (WordList("topic <1>", ("a", "b")),)),),
+        ("It holds.",),
+    )
+
+
+def test_json_keeps_everything():
+    outcome = whole()
+    found = Outcome.from_json(json.loads(json.dumps(outcome.to_json())))
+    assert found.tables == outcome.tables
+    assert found.figures == outcome.figures
+    assert found.words == outcome.words
+    assert found.verdicts == outcome.verdicts
+    assert np.array_equal(found.pictures[0].rows[0].images, outcome.pictures[0].rows[0].images)
+    assert outcome.pictures[0].rows[0].images[0].ravel().tolist() == [0, 85, 170, 255]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: Curve("c", (1.0,), (math.nan,)), "finite"),
+        (lambda: Curve("c", (1.0, 2.0), (1.0,)), "as many"),
+        (lambda: Curve("c", (), ()), "points"),
+        (lambda: Figure("f", "x", "y", ()), "no curves"),
+        (lambda: SideBySide("t", ("a", "b"), (Row("one", 2.0, (1.0,)),)), "label"),
+        (lambda: SideBySide("t", ("a",), (Row("one", 2.0, (math.nan,)),)), "no row"),
+        (lambda: Outcome(figures=whole().figures * 2), "same caption"),
+    ],
+)
+def test_outcomes_that_a_page_cannot_show_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        wrong()
+
+
+def test_an_item_without_an_outcome_fails(tmp_path):
+    empty = Item("made-up", "table-1", "nothing", 3, (), 1.0, lambda run: Outcome(verdicts=("Done.",)), ("tacit",))
+    with pytest.raises(ValueError, match="no table"):
+        obtain([empty], Run(DataFolder(tmp_path)), tmp_path)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+CALLS: list[int] = []
+
+
+def counted(run: Run) -> Outcome:
+    """Count the calls."""
+    CALLS.append(run.repetitions)
+    return whole()
+
+
+ITEM = Item("made-up", "table-1", "nothing", 3, (), 1.0, counted, ("tacit.reproduce.outcome.Row",), covers=("table-1",))
+
+
+@pytest.fixture
+def calls() -> list[int]:
+    CALLS.clear()
+    return CALLS
+
+
+def test_results_are_used_again_unless_the_settings_differ(tmp_path, calls):
+    item, run = ITEM, Run(DataFolder(tmp_path))
+    first = obtain([item], run, tmp_path)
+    again = obtain([item], run, tmp_path)
+    assert calls == [3]
+    assert not first[0].reused
+    assert again[0].reused
+    assert again[0].outcome.tables == first[0].outcome.tables
+    obtain([item], Run(DataFolder(tmp_path), repetitions=5), tmp_path)
+    obtain([item], Run(DataFolder(tmp_path), repetitions=5), tmp_path, overwrite=True)
+    assert calls == [3, 5, 5]
+    (tmp_path / "made-up" / "table-1.json").write_text("{")  # as after a crash of another program
+    obtain([item], run, tmp_path)
+    assert calls == [3, 5, 5, 3]
+
+
+def test_an_interrupted_run_goes_on(tmp_path, calls):
+    def fails(run: Run) -> Outcome:
+        raise KeyboardInterrupt
+
+    bad = Item("made-up", "table-2", "nothing", 3, (), 1.0, fails, ("tacit",))
+    with pytest.raises(KeyboardInterrupt):
+        obtain([ITEM, bad], Run(DataFolder(tmp_path)), tmp_path)
+    obtain([ITEM], Run(DataFolder(tmp_path)), tmp_path)
+    assert calls == [3]
+
+
+def test_missing_data_are_a_result_that_is_not_kept(tmp_path):
+    item = Item("made-up", "table-1", "nothing", 3, ("movielens-1m",), 1.0, lambda run: whole(), ("tacit",))
+    (result,) = obtain([item], Run(DataFolder(tmp_path)), tmp_path)
+    assert "grouplens.org" in result.missing
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_pages_show_all_and_escape(tmp_path):
+    results = obtain([ITEM], Run(DataFolder(tmp_path), quick=True), tmp_path)
+    page = write_html(PAPER, results, tmp_path).read_text(encoding="utf-8")
+    for text in (
+        "because",
+        "better",
+        "It holds.",
+        "topic &lt;1&gt;",
+        "<svg",
+        "outcome.py#L",
+        QUICK,
+        "reproduce made-up table-1",
+    ):
+        assert text in page
+    text = write_markdown(PAPER, results, tmp_path / "md").read_text(encoding="utf-8")
+    assert "| one | 2.0000 | 1.2500 ± 0.3536 | 2 | better | because |" in text
+    for picture in (1, 2):
+        svg = tmp_path / "md" / "made-up" / f"table-1-{picture}.svg"
+        assert svg.stat().st_size < 100_000
+        assert f"made-up/{svg.name}" in text
+
+
+def test_the_command_lists_and_names_what_is_missing(tmp_path):
+    runner = CliRunner()
+    listed = runner.invoke(app, ["reproduce", "--data", str(tmp_path), "--json"])
+    assert listed.exit_code == 0
+    found = {(entry["paper"], entry["item"]): entry for entry in json.loads(listed.stdout)}
+    assert found["saha-imtiaz", "table-4"]["data"] == {"movielens-1m": "missing"}
+    assert "grouplens.org" in runner.invoke(app, ["reproduce", "saha-imtiaz", "--data", str(tmp_path)]).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("saha-imtiaz", "table-4"), "movielens-1m"),
+        (("saha-imtiaz", "table-99"), "table-4"),
+        (("nobody",), "saha-imtiaz"),
+        (("saha-imtiaz", "table-4", "--all"), "both"),
+    ],
+)
+def test_wrong_requests_are_refused(tmp_path, arguments, message):
+    done = CliRunner().invoke(app, ["reproduce", *arguments, "--data", str(tmp_path), "--output", str(tmp_path / "o")])
+    assert isinstance(done.exception, InvalidInputError)
+    assert message in str(done.exception)
+    assert done.exception.exit_code == 2
+
+
+def test_pages_can_be_written_again_without_computing(tmp_path, monkeypatch):
+    command = ["reproduce", "saha-imtiaz", "--pages", "--data", str(tmp_path), "--output", str(tmp_path / "o")]
+    monkeypatch.setattr("tacit.reproduce.results.obtain_one", None)
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.exception
+    assert "Nothing was computed" in (tmp_path / "o" / "saha_imtiaz.html").read_text(encoding="utf-8")
+
+
+def test_a_whole_paper_without_its_data_says_what_is_missing(tmp_path):
+    command = ["reproduce", "saha-imtiaz", "--all", "--quick", "--data", str(tmp_path), "--output", str(tmp_path / "o")]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0
+    assert "not computed" in done.stdout
+    assert "grouplens.org" in (tmp_path / "o" / "saha_imtiaz.html").read_text(encoding="utf-8")
+
+
+def test_the_scale_of_table_4():
+    """Rows of length 1 and the observed ratings only: no model at all has the RMSE sqrt(users / ratings)."""
+    X = normalize(csr_array([[5.0, 0, 3], [0, 4, 1], [2, 2, 0]]))
+    assert rmse(X, np.zeros((3, 1)), np.zeros((1, 3))) == pytest.approx(math.sqrt(3 / 6))
+    assert rmse(X, np.eye(3), X.toarray()) == pytest.approx(0)
