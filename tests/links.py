@@ -16,13 +16,13 @@ from tacit.privacy.noise.entropy import secure_generator
 
 
 class QueueLink:
-    """One party's end; `sent` keeps what it sent, for the tests to look at."""
+    """One party's end; `sent` keeps its messages for the tests to check."""
 
     def __init__(self, index: int, names: list[str], queues: dict[tuple[int, int], queue.Queue]) -> None:
         self.index, self.names, self._queues = index, names, queues
         self.sent: list[tuple[int, bytes]] = []
 
-    def swap(self, label: bytes, outgoing: dict[int, bytes]) -> dict[int, bytes]:
+    def swap(self, label: bytes, outgoing: dict[int, bytes], *, most: int | None = None) -> dict[int, bytes]:
         for peer, message in outgoing.items():
             self.sent.append((peer, message))
             self._queues[self.index, peer].put((label, message))
@@ -43,10 +43,11 @@ def pair_keys(parties: int) -> list[dict[int, bytes]]:
     return keys
 
 
-class ThreadTogether:
-    """The `Together` of one thread."""
+class ThreadPeers:
+    """The `Peers` of one thread."""
 
     hides_norms = False
+    divides = True
     resumable = False
     charged = False
     trust = "nobody"
@@ -55,7 +56,9 @@ class ThreadTogether:
         self.index, self.parties, self.honest, self.link = link.index, len(link.names), honest, link
         self.sums = MaskedSum(link, Masks(link.index, keys))
 
-    def add(self, elements: Any, ring: Any, label: str, *, noised: bool = False) -> Any:
+    def add(self, elements: Any, ring: Any, label: str, *, noised: bool = False, division: Any = None) -> Any:
+        if division is not None:
+            return self.sums.add_and_work(elements, ring, label, division)
         return self.sums.add(elements, ring, label)
 
     def direction(self, integers: Any, label: str) -> Any:
@@ -71,7 +74,7 @@ class ThreadTogether:
         pass
 
 
-def in_threads(parties: int, work: Callable[[ThreadTogether], Any], honest: int | None = None) -> list[Any]:
+def in_threads(parties: int, work: Callable[[ThreadPeers], Any], honest: int | None = None) -> list[Any]:
     """Run `work` once a party, at the same time; return what they returned, or raise the first error."""
     names = [f"party-{index}" for index in range(parties)]
     queues = {(a, b): queue.Queue() for a in range(parties) for b in range(parties) if a != b}
@@ -81,7 +84,7 @@ def in_threads(parties: int, work: Callable[[ThreadTogether], Any], honest: int 
 
     def party(index: int) -> None:
         try:
-            results[index] = work(ThreadTogether(QueueLink(index, names, queues), keys[index], honest or parties))
+            results[index] = work(ThreadPeers(QueueLink(index, names, queues), keys[index], honest or parties))
         except BaseException as error:
             errors.append(error)
             for peer in range(parties):  # so that nobody waits for this one until the timeout

@@ -10,6 +10,7 @@ from tacit.perturb import (
     HideMembership,
     NeighbourhoodAware,
     NMFRelease,
+    RotationRelease,
     TruncatedSVDRelease,
 )
 
@@ -26,6 +27,7 @@ TABLE, LABELS = make_table()
 METHODS = {
     "uniform noise": AdditiveNoise(0.1, random_state=1),
     "normal noise": AdditiveNoise(0.1, kind="normal", random_state=1),
+    "rotation": RotationRelease(0.5, random_state=1),
     "svd": TruncatedSVDRelease(2),
     "nmf": NMFRelease(2),
     "cnmf": ConstrainedNMF(0.7, n_clusters=3),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "tacit"
-FOUNDATION = {"errors", "validation"}
+FOUNDATION = {"errors", "validation", "progress"}
 MODELS = {"factor", "neural", "synthetic", "perturb"}
 BASE = {"privacy", "channel", "data", "measure", "estimators"}
 
@@ -17,6 +17,7 @@ BASE = {"privacy", "channel", "data", "measure", "estimators"}
 ALLOWED = {
     "errors": set(),
     "validation": set(),
+    "progress": set(),
     "privacy": set(),
     "data": set(),
     "channel": {"privacy"},
@@ -28,24 +29,30 @@ ALLOWED = {
     "synthetic": BASE | {"factor"},
     "perturb": BASE | {"factor", "synthetic"},
     "parties": BASE | MODELS,
-    "report": BASE | MODELS,
-    "cli": BASE | MODELS | {"parties", "report"},
+    "cluster": BASE | MODELS,
+    "report": BASE | MODELS | {"cluster"},
+    "reproduce": BASE | MODELS | {"parties"},
+    "audit": BASE | MODELS | {"testing", "report"},
+    "app": BASE | MODELS | {"parties", "report"},
+    "cli": BASE | MODELS | {"parties", "cluster", "report", "app", "reproduce", "audit"},
 }
 # within factor: what each part may import of the others
 WITHIN_FACTOR = {
+    "arrays": set(),
     "kernels": set(),
     "extrapolation": set(),
-    "small_solves": {"kernels"},
+    "small_solves": {"arrays", "kernels"},
     "row_table": {"kernels"},
-    "noisy_moments": {"kernels", "small_solves"},
+    "noisy_moments": {"arrays", "kernels", "small_solves"},
     "moments": {"noisy_moments"},
-    "svd": {"kernels", "row_table"},
+    "svd": {"arrays", "kernels", "row_table", "noisy_moments"},
     "nmf": {"kernels", "row_table", "extrapolation", "noisy_moments", "svd"},
-    "ratings": {"kernels", "small_solves", "noisy_moments"},
-    "coupled": {"kernels", "small_solves", "extrapolation", "noisy_moments"},
+    "ratings": {"arrays", "kernels", "small_solves", "noisy_moments", "nmf"},
+    "implicit": {"arrays", "kernels", "noisy_moments", "ratings"},
+    "coupled": {"arrays", "kernels", "small_solves", "extrapolation", "noisy_moments"},
 }
 # the tables that find a model by its name, whatever package it is in; nothing else may name a module in a string
-REGISTRIES = {"tacit.estimators.registry"}
+REGISTRIES = {"tacit.estimators.registry", "tacit.estimators.engine"}
 DOTTED = re.compile(r"tacit(?:\.[a-z_]\w*)+(?:[.:][A-Z]\w*)?")
 IN_CODE = re.compile(r"(?:from|import) (tacit(?:\.[a-z_]\w*)+)")
 
@@ -167,10 +174,12 @@ def test_a_wrong_arrow_in_a_string_is_found():
         assert not forbidden(registry, "MODELS = {'Table': 'tacit.synthetic.private_table'}")
 
 
+@pytest.mark.slow
 def test_no_cycles():
     assert cycles(TEXTS) == []
 
 
+@pytest.mark.slow
 def test_a_planted_cycle_is_found():
     between = {
         "tacit.factor.svd.pca": "from tacit.factor.nmf.program import f",
@@ -192,6 +201,7 @@ def test_a_planted_cycle_is_found():
     assert not cycles({"tacit.factor.svd.x": for_typing, "tacit.factor.nmf.y": "import tacit.factor.svd"})
 
 
+@pytest.mark.slow
 def test_no_relative_imports():
     """They would escape the checks above."""
     for module, text in TEXTS.items():
@@ -199,7 +209,19 @@ def test_no_relative_imports():
             assert not (isinstance(node, ast.ImportFrom) and node.level), module
 
 
-HEAVY = ("numpy", "scipy", "sklearn", "numba", "dp_accounting", "matplotlib", "polars", "torch", "randomgen", "jinja2")
+HEAVY = (
+    "numpy",
+    "scipy",
+    "sklearn",
+    "numba",
+    "dp_accounting",
+    "matplotlib",
+    "polars",
+    "torch",
+    "randomgen",
+    "jinja2",
+    "starlette",
+)
 
 
 @pytest.mark.parametrize("statement", ["import tacit", "import tacit.cli.main"])
@@ -209,6 +231,7 @@ def test_starting_imports_nothing_heavy(statement):
     assert loaded == []
 
 
+@pytest.mark.slow
 def test_accounting_alone_does_not_import_dp_accounting():
     """Its import takes seconds; plain Gaussian accounting has a closed form and does without."""
     code = "import sys, tacit; tacit.gaussian_epsilon(1.0, 1e-5); print('dp_accounting' in sys.modules)"

@@ -22,7 +22,7 @@ import pytest
 from sklearn.base import BaseEstimator, clone
 
 import tacit
-from tacit import Ledger, LocallyPrivateCounts, Relation, choose_rank
+from tacit import Ledger, LocallyPrivateCounts, PrivateMoments, Relation, choose_rank, show_progress
 from tacit.data import NumberColumn, TableSchema
 from tacit.errors import InvalidInputError, PrivacyWarning
 from tacit.estimators.base import Estimator, in_file, learned, pickling_everything, released
@@ -30,6 +30,7 @@ from tacit.estimators.private import PrivateFit
 from tacit.estimators.registry import ESTIMATORS
 from tacit.estimators.saved import SavedModel
 from tacit.privacy.vocabulary import private_vocabulary
+from tacit.progress import tell
 
 HAS_TORCH = find_spec("torch") is not None
 NAMES = [name for name, entry in ESTIMATORS.items() if HAS_TORCH or not entry.extra]
@@ -76,6 +77,12 @@ CASES = {
         (USERS, ITEMS, RATINGS),
         (USERS, ITEMS, RATINGS * np.nan),
     ),
+    "ImplicitRecommender": Case(
+        {"ridge": 2.5, "user_power": 0.25},
+        {"catalogue": [f"item-{item}" for item in range(12)]},
+        (USERS, ITEMS, RATINGS),
+        (USERS, ITEMS, RATINGS * np.nan),
+    ),
     "CoupledFactorization": Case(
         {"ranks": {"r": 2}, "inference": "sgld", "burn_in": 2, "n_samples": 3, "thin": 1},
         {"inference": "map", "max_iter": 3},
@@ -95,9 +102,34 @@ CASES = {
         (X,),
         (NAN,),
     ),
+    "PrivateRatingNMF": Case(
+        {"n_factors": 2, "rating_range": (0.5, 5.5)},
+        {"catalogue": [f"item-{item}" for item in range(12)]},
+        (USERS, ITEMS, RATINGS),
+        (USERS, ITEMS, RATINGS * np.nan),
+    ),
+    "PrivateSVD": Case({"n_components": 2, "row_norm": 1.2}, {"epsilon": np.inf}, (X,), (NAN,)),
+    "PrivatePCA": Case(
+        {"n_components": 2, "feature_range": ([0.0] * 5, [1.0] * 5), "row_norm": 0.6},
+        {"non_negative": True},
+        (X,),
+        (NAN,),
+    ),
+    "PrivatePCR": Case(
+        {"n_components": 2, "feature_range": (0, 1), "target_range": (0, 10), "row_norm": 0.6},
+        {"epsilon": np.inf},
+        (X, Y),
+        (NAN, Y[:20]),
+    ),
     "PrivateRecommender": Case(
         {"n_factors": 2, "method": "gradient", "unit": "cell", "rounds": 2, "rating_range": (0.5, 5.5)},
         {"method": "moments", "unit": "user", "catalogue": [f"item-{item}" for item in range(12)]},
+        (USERS, ITEMS, RATINGS),
+        (USERS, ITEMS, RATINGS * np.nan),
+    ),
+    "PrivateImplicitRecommender": Case(
+        {"catalogue": [f"item-{item}" for item in range(10)], "weighting": "linear", "epsilon": 50.0},
+        {"features": RNG.random((10, 2)), "max_columns": 4},
         (USERS, ITEMS, RATINGS),
         (USERS, ITEMS, RATINGS * np.nan),
     ),
@@ -108,7 +140,7 @@ CASES = {
         ("nothing",),
     ),
     "PrivateTable": Case(
-        {"schema": TableSchema({str(place): NumberColumn(0.0, 1.0) for place in range(5)}), "bins": 3},
+        {"schema": TableSchema({str(place): NumberColumn(0.0, 1.0) for place in range(5)})},
         {"schema": {str(place): NumberColumn(0, 1, decimals=2) for place in range(5)}, "epsilon": np.inf},
         (X,),
         (NAN,),
@@ -128,7 +160,12 @@ CASES = {
 }
 PRIVATE = [name for name in NAMES if issubclass(ESTIMATORS[name].load_class(), PrivateFit)]
 HOLD_PRIVATE_STATE = {
+    "PrivateImplicitRecommender",
     "PrivateNMF",
+    "PrivatePCA",
+    "PrivatePCR",
+    "PrivateRatingNMF",
+    "PrivateSVD",
     "PrivateRecommender",
     "PrivateCoupledFactorization",
     "PrivateBayesianClassifier",
@@ -228,7 +265,7 @@ def test_an_entry_names_a_class_that_can_be_saved(name):
 
 
 def test_every_public_estimator_is_in_the_registry():
-    """All classes of the package are looked at: those that can be saved and have no subclass are for users."""
+    """All classes of the package are checked: those that can be saved and have no subclass are for users."""
     for module in walk_packages(tacit.__path__, "tacit."):
         if HAS_TORCH or not module.name.startswith("tacit.neural"):
             import_module(module.name)
@@ -329,13 +366,66 @@ def test_constructors_have_signatures_and_only_store(name):
 def test_private_estimators_withhold_the_same_parameters(name):
     cls = ESTIMATORS[name].load_class()
     withheld = {field.name for field in dataclasses.fields(cls) if field.init and not field.metadata["public"]}
-    assert {"ledger", "dataset", "insecure_seed"} <= withheld <= {"ledger", "dataset", "insecure_seed", "progress"}
+    assert withheld == {"ledger", "dataset", "insecure_seed", "verbose"}
     assert not withheld & in_file(cls)
+
+
+# progress -------------------------------------------------------------------------------------------------------------
+
+QUICK_TO_THE_END = {"SVD", "PCA"}
+"""Alone they call ARPACK once, which tells nothing."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_fit_tells_its_progress_to_those_who_listen(name):
+    told = []
+    with show_progress(told.append):
+        fitted(name)
+    own = [one for one in told if one.within == (name,)]
+    assert str(own[-1]) == "done"
+    assert name in QUICK_TO_THE_END or any(one.done for one in own)
+
+
+@pytest.mark.parametrize("name", [name for name in PRIVATE if name != "PrivateCoupledFactorization"])
+def test_what_a_private_fit_tells_does_not_depend_on_the_data(name):
+    heard = []
+    for most in (None, 25):
+        told = []
+        with show_progress(told.append):
+            made(name).fit(*[part[:most] for part in CASES[name].data])
+        heard.append([str(one) for one in told if one.within == (name,)])  # what follows from noisy sums is released
+    assert heard[0] == heard[1]
+
+
+def test_verbose_writes_lines_to_standard_error(capsys, tmp_path):
+    model = PrivateMoments(verbose=True, row_norm=2.0).fit(X)
+    model.save(tmp_path / "model")
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert [line.split("] ")[1] for line in shown.err.splitlines()] == [
+        "PrivateMoments: sum 1 of 1",
+        "PrivateMoments: computing the result",
+        "PrivateMoments: done",
+    ]
+    assert tacit.load(tmp_path / "model").verbose is False
+    PrivateMoments(row_norm=2.0).fit(X)
+    assert capsys.readouterr().err == ""
+
+
+def test_counts_that_follow_at_once_are_left_out_of_the_lines(capsys):
+    with show_progress():
+        for step in range(1, 101):
+            tell("sum", step, 100)
+    shown = capsys.readouterr().err.splitlines()
+    assert len(shown) < 10
+    assert shown[0].endswith("sum 1 of 100")
+    assert shown[-1].endswith("sum 100 of 100")
 
 
 # files ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_restores_all_public_settings_and_released_values(name, tmp_path):
     model = fitted(name)
@@ -351,10 +441,17 @@ def test_a_file_restores_all_public_settings_and_released_values(name, tmp_path)
     assert saved(again, tmp_path, "again") == contents(tmp_path / "model")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRIVATE)
 def test_nothing_private_is_in_files_and_pickles(name, tmp_path):
     ledger = Ledger(tmp_path / "planted-ledger.db")
-    unit = {"PrivateRecommender": "cell", "PrivateCoupledFactorization": "user"}.get(name, "row")
+    units = {
+        "PrivateRecommender": "cell",
+        "PrivateCoupledFactorization": "user",
+        "PrivateImplicitRecommender": "user",
+        "PrivateRatingNMF": "user",
+    }
+    unit = units.get(name, "row")
     adjacency = "replace-one" if name == "PrivateRecommender" else "add-remove"
     ledger.open_account("planted-data-set", epsilon=100.0, delta=1e-5, unit=unit, adjacency=adjacency)
     charged = fitted(name, ledger=ledger, dataset="planted-data-set")
@@ -415,6 +512,7 @@ def test_later_changes_do_not_reach_the_file(name, tmp_path):
 # state ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_refit_leaves_nothing_of_the_fit_before(name, tmp_path):
     model = fitted(name)
@@ -429,6 +527,7 @@ def test_a_refit_leaves_nothing_of_the_fit_before(name, tmp_path):
     assert all(same(getattr(again, key), value) for key, value in others.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_after_a_failed_refit_there_is_no_model(name, tmp_path):
     model = fitted(name)
@@ -466,6 +565,7 @@ def test_a_batch_that_fails_leaves_the_model_of_the_batches_before(tmp_path):
     assert model.n_iter_ == tacit.load(tmp_path / "model.tacit").n_iter_
 
 
+@pytest.mark.slow
 def test_sites_that_are_fitted_together_leave_nothing_in_the_estimator_that_was_asked():
     estimator = made("PrivateCoupledFactorization").fit([RELATION])
     models = estimator.fit_sites([[RELATION], [RELATION]])
@@ -542,8 +642,8 @@ WITHOUT_GUARANTEE = {
 REFUSED = [(name, *reason) for name in PRIVATE for reason in WITHOUT_GUARANTEE.values()] + [
     ("PrivateNMF", {"method": "published"}, "published"),
     ("PrivateRecommender", {"method": "published"}, "published"),
-    ("PrivateRecommender", {"epsilon": {"a": 1.0, "b": np.inf}}, "epsilon=inf"),
-    ("PrivateRecommender", {"epsilon": [1.0, np.inf]}, "epsilon=inf"),
+    ("PrivateRecommender", {"epsilon": {"a": np.inf, "b": np.inf}}, "epsilon=inf"),
+    ("PrivateRecommender", {"epsilon": [np.inf, np.inf]}, "epsilon=inf"),
 ]
 
 
@@ -593,6 +693,7 @@ def test_a_vocabulary_names_its_account_by_the_texts(tmp_path):
     assert ledger.remaining(account).spent == pytest.approx(1.0, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRIVATE)
 def test_what_no_file_can_hold_is_refused_before_the_charge(name, tmp_path):
     """A fraction is a number, so a fit takes it; JSON has no form for it, so `save` would not."""

@@ -21,6 +21,7 @@ _OTHERS = {
     "gaussian_epsilon": "tacit.privacy",
     "gaussian_noise_multiplier": "tacit.privacy",
     "load": "tacit.estimators.registry",
+    "show_progress": "tacit.progress",
 }
 
 __all__ = sorted([*_OTHERS, *(name for name, entry in ESTIMATORS.items() if not entry.extra)])  # noqa: PLE0605

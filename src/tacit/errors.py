@@ -14,8 +14,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-LONGEST_SHOWN = 200
-MOST_ENTRIES = 20
+LONGEST_SHOWN, MOST_ENTRIES = 200, 20
+"""Most characters of a parameter in a message, and most entries of a list that is shown. Set by hand."""
 
 
 class Words(str):
@@ -41,8 +41,17 @@ def parameter(value: object) -> Words:
     """
     if not _is_plain(value):
         return kind_of(value)
-    shown = repr(value)
+    shown = repr(_without_numpy(value))
     return Words(shown if len(shown) <= LONGEST_SHOWN else shown[: LONGEST_SHOWN - 3] + "...")
+
+
+def _without_numpy(value: object) -> object:
+    """Return plain values in place of numpy's scalars, whose `repr` is np.str_('x')."""
+    if isinstance(value, tuple | list | set | frozenset) and not hasattr(value, "_fields"):
+        return type(value)(_without_numpy(one) for one in value)
+    if isinstance(value, Mapping):
+        return {_without_numpy(key): _without_numpy(one) for key, one in value.items()}
+    return value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
 
 
 def kind_of(value: object) -> Words:
@@ -85,6 +94,10 @@ def _is_plain(value: object) -> bool:
 
 class PrivacyWarning(UserWarning):
     """Something that costs privacy or weakens what a guarantee means, and that the caller may not have meant."""
+
+
+class ConcernWarning(PrivacyWarning):
+    """A concern about a fitted model, with advice; commands and reports show it as a note."""
 
 
 class TacitError(Exception):

@@ -1,4 +1,4 @@
-"""Checks shared by every public function, so that the same mistake gets the same answer everywhere."""
+"""Checks of parameters, shared by all public functions, so that the same mistake gives the same message everywhere."""
 
 from __future__ import annotations
 
@@ -128,8 +128,27 @@ def check_count(value: object, name: str, *, least: int = 1) -> int:
     return int(value)
 
 
+def check_range(value: object, name: str, *, example: tuple[float, float] = (0, 1)) -> tuple[float, float]:
+    """Return a public range: two finite numbers, the smaller one first."""
+    ends = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else []
+    if len(ends) != 2 or not all(_is_real(end) and math.isfinite(end) for end in ends) or not ends[0] < ends[1]:
+        raise InvalidInputError(
+            f"{name} to be two finite numbers, the smaller one first",
+            parameter(value),
+            f"Give public limits, chosen without looking at the data, for example {name}={example}.",
+        )
+    return float(ends[0]), float(ends[1])
+
+
+def check_flag(value: object, name: str) -> bool:
+    """Return a value that is true or false."""
+    if not isinstance(value, bool) and type(value).__name__ not in ("bool", "bool_"):  # NumPy has one, too
+        raise InvalidInputError(f"{name} to be True or False", parameter(value), f"Set {name} to one of them.")
+    return bool(value)
+
+
 def check_seed(value: object, name: str = "random_state") -> int:
-    """Return a seed; None is refused, because what cannot be repeated cannot be checked."""
+    """Return a seed; None is refused, because a fit with it could not be repeated."""
     return check_count(value, name, least=0)
 
 
@@ -138,8 +157,37 @@ def check_choice(value: object, name: str, choices: Iterable[str]) -> str:
     allowed = list(choices)
     if not isinstance(value, str) or value not in allowed:
         listed = ", ".join(repr(choice) for choice in allowed)
-        raise InvalidInputError(f"{name} to be one of {listed}", parameter(value), f"Choose one of them for {name}.")
+        raise InvalidInputError(f"{name} to be one of {listed}", parameter(value), "Choose one of them.")
     return value
+
+
+def refuse_dates(data: object, what: str) -> None:
+    """Raise if `data` holds dates, times or durations; numpy converts them to counts of days or nanoseconds.
+
+    Parameters
+    ----------
+    data : data frame, series, array or anything else
+        The columns of a data frame are checked one by one, and the message names them.
+    what : str
+        What the data is for, in the message ("a table").
+    """
+    from narwhals.dependencies import is_into_dataframe, is_into_series
+
+    dates: list[str] = []
+    if getattr(getattr(data, "dtype", None), "kind", "") in ("m", "M"):
+        dates = [what]
+    elif is_into_dataframe(data) or is_into_series(data):
+        import narwhals as nw
+
+        native = nw.from_native(data, eager_only=True, allow_series=True)
+        kinds = native.schema if isinstance(native, nw.DataFrame) else {what: native.dtype}
+        dates = [f"column {name!r}" if name != what else what for name, kind in kinds.items() if kind.is_temporal()]
+    if dates:
+        raise InvalidInputError(
+            f"{what} of numbers",
+            words(f"dates, times or durations in {', '.join(dates)}"),
+            "Leave them out, or convert them to numbers in units of your choice, for example days since a public date.",
+        )
 
 
 def reason_of(error: Exception) -> Words:

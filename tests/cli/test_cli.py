@@ -1,5 +1,6 @@
 """The commands, run as a user runs them; their arguments fuzzed; errors are messages with exit codes."""
 
+import inspect
 import json
 import re
 import subprocess
@@ -7,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import tacit
+from tacit import report
 from tacit.cli.main import app
 from tacit.errors import TacitError
 from tacit.privacy import GaussianRelease, Guarantee, Ledger
@@ -27,6 +30,7 @@ def invoke(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
+@pytest.mark.slow
 def test_help_lists_every_command():
     found = tacit_command("--help")
     assert found.returncode == 0
@@ -38,6 +42,38 @@ def test_version():
     assert tacit_command("--version").stdout.strip() == f"tacit {tacit.__version__}"
 
 
+def commands(group, *names):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+        else:
+            yield " ".join((*names, name)), command
+
+
+def test_no_word_of_the_help_is_taken_for_markup():
+    """Rich leaves out words in brackets, such as sections of a TOML file, unless they are escaped."""
+    for name, command in commands(typer.main.get_command(app)):
+        for text in (command.help, *(getattr(option, "help", None) for option in command.params)):
+            assert not re.search(r"(?<!\\)\[/?[a-z][^\]]*\]", text or ""), name
+
+
+def test_delta_has_one_default_in_commands_functions_and_estimators():
+    found = {
+        name: option.default
+        for name, command in commands(typer.main.get_command(app))
+        for option in command.params
+        if option.name == "delta" and not option.required
+    }
+    assert {"fit nmf", "fit recommend", "fit neural", "fit coupled", "perturb", "demo"} <= set(found)
+    for name in report.__all__:
+        parameters = inspect.signature(getattr(report, name)).parameters if callable(getattr(report, name)) else {}
+        if "delta" in parameters and parameters["delta"].default is not inspect.Parameter.empty:
+            found[name] = parameters["delta"].default
+    assert {"compare_nmf", "compare_recommenders", "compare_implicit"} <= set(found)
+    assert set(found.values()) == {tacit.PrivateMoments().delta, tacit.PrivateNMF().delta}
+
+
+@pytest.mark.slow
 def test_calibrate_prints_the_sound_multiplier_and_what_others_would_use():
     found = invoke("calibrate", "--epsilon", 0.5, "--delta", 1e-4, "--rate", 0.01, "--steps", 20_000)
     assert found.exit_code == 0
@@ -61,6 +97,24 @@ def test_calibrate_json_and_the_other_direction():
     )
 
 
+def test_calibrate_shows_what_a_schedule_costs():
+    asked = ("calibrate", "--epsilon", 1, "--delta", 1e-6, "--schedule", "weekly", "--for", "1y")
+    found = json.loads(invoke(*asked, "--json").output)
+    one = tacit.gaussian_noise_multiplier(1.0, 1e-6)
+    assert found["releases"] == 52
+    assert found["noise_multiplier_of_one_release"] == pytest.approx(one)
+    assert found["epsilon_if_each_release_costs_epsilon"] == pytest.approx(tacit.gaussian_epsilon(one, 1e-6, steps=52))
+    assert found["noise_multiplier_of_separate_releases"] == pytest.approx(
+        tacit.gaussian_noise_multiplier(1.0, 1e-6, steps=52)
+    )
+    assert 2.3 < found["correlated_noise_over_one_release"]["52"] <= 2.4
+    shown = invoke(*asked, "--participations", 4, "--separation", 4).output
+    assert re.search(r"52 .* 7\.1", shown)
+    refused = invoke(*asked, "--participations", 52).output
+    assert "does not help" in refused
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -73,6 +127,10 @@ def test_calibrate_json_and_the_other_direction():
         ["--epsilon", "1", "--delta", "1e-5", "--steps", "0"],
         ["--epsilon", "1", "--delta", "1e-5", "--rate", "1.5"],
         ["--epsilon", "1", "--delta", "1e-5", "--adjacency", "near"],
+        ["--epsilon", "1", "--delta", "1e-5", "--schedule", "hourly"],
+        ["--epsilon", "1", "--delta", "1e-5", "--schedule", "weekly", "--for", "a year"],
+        ["--epsilon", "1", "--delta", "1e-5", "--schedule", "weekly", "--for", "0w"],
+        ["--noise-multiplier", "1", "--delta", "1e-5", "--schedule", "weekly"],
     ],
 )
 def test_calibrate_refuses_with_a_message_and_code_2(arguments):
@@ -85,6 +143,7 @@ def test_calibrate_refuses_with_a_message_and_code_2(arguments):
 numbers = st.one_of(st.floats(), st.integers(-10, 10**6), st.text(max_size=5).filter(lambda text: "\x00" not in text))
 
 
+@pytest.mark.slow
 @given(epsilon=numbers, delta=numbers, steps=numbers, rate=numbers)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_fuzzed_arguments_end_in_an_answer_or_a_refusal(epsilon, delta, steps, rate):
@@ -97,6 +156,7 @@ def test_fuzzed_arguments_end_in_an_answer_or_a_refusal(epsilon, delta, steps, r
         assert isinstance(found.exception, TacitError) or found.exit_code == 2
 
 
+@pytest.mark.slow
 @given(
     name=st.text(min_size=1, max_size=30), epsilon=numbers, delta=numbers, unit=st.sampled_from(["row", "planet", ""])
 )
@@ -164,6 +224,7 @@ def test_an_account_can_be_named_by_its_data(tmp_path):
     assert invoke("budget", "history", "--data", data, "--ledger", path).exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -181,18 +242,21 @@ def test_budget_refusals_have_their_codes(ledger, arguments, code):
     assert ledger.verify() == 2
 
 
+@pytest.mark.slow
 def test_no_ledger_is_made_by_looking_for_one(tmp_path):
     found = tacit_command("budget", "show", "--ledger", tmp_path / "missing.db")
     assert found.returncode == 4
     assert not (tmp_path / "missing.db").exists()
 
 
+@pytest.mark.slow
 def test_errors_are_json_when_asked(tmp_path):
     found = tacit_command("budget", "show", "--ledger", tmp_path / "missing.db", "--json")
     assert found.returncode == 4
     assert json.loads(found.stdout)["error"]["kind"] == "LedgerError"
 
 
+@pytest.mark.slow
 def test_demo_does_the_whole_way(tmp_path):
     found = tacit_command("demo", "--output", tmp_path / "out", "--images", 1500, "--json")
     assert found.returncode == 0, found.stderr
@@ -206,13 +270,15 @@ def test_demo_does_the_whole_way(tmp_path):
     model = tacit.load(tmp_path / "out" / "model" / "nmf.tacit")
     assert model.components_.shape == (8, 144)
     assert model.guarantee_.to_dict() == result["guarantee"]
-    # the parts come nearer to the true ones as epsilon grows, noise aside
+    # the components are nearer to the true ones as epsilon grows, up to noise
     similar = list(result["similarity_by_epsilon"].values())
     assert similar[-1] > 0.95
     assert similar[-1] > similar[0]
 
 
+@pytest.mark.slow
 def test_demo_prints_the_guarantee_for_people(tmp_path):
     found = tacit_command("demo", "--output", tmp_path / "out", "--images", 1500)
+    assert "tacit app FOLDER" in found.stdout
     assert "differential privacy per row" in found.stdout
     assert "What privacy cost" in found.stdout

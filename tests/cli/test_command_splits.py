@@ -1,7 +1,7 @@
 """The commands' held-out split costs no privacy: one unit's presence changes nothing for the other units.
 
-Each command runs on two neighbouring files, one without a unit of the other, with the same key. What the private estimator
-is given must be the same but for that unit.
+Each command runs on two neighbouring files, one without a unit of the other, with the same key. The input of the
+private estimator must be the same except for that unit.
 """
 
 import numpy as np
@@ -12,6 +12,7 @@ from test_cli import invoke
 import tacit
 import tacit.factor
 from tacit.data import make_images, make_ratings
+from tacit.data.split import held_out_cells
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +43,7 @@ def run(*arguments):
     assert found.exit_code == 0, found.exception
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 100, 299])
 def test_fit_nmf(place, tmp_path, given_to):
     given = given_to(tacit.factor.PrivateNMF)
@@ -56,6 +58,7 @@ def test_fit_nmf(place, tmp_path, given_to):
     assert 200 < len(without) < 299
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 50, 119])
 def test_fit_recommend_splits_per_user(place, tmp_path, given_to):
     given = given_to(tacit.factor.PrivateRecommender)
@@ -65,14 +68,23 @@ def test_fit_recommend_splits_per_user(place, tmp_path, given_to):
     user = frame["user"].unique(maintain_order=True)[place]
     for name, rows in (("with", frame), ("without", frame.filter(pl.col("user") != user))):
         rows.write_csv(tmp_path / f"{name}.csv")
-        arguments = ("fit", "recommend", tmp_path / f"{name}.csv", "--epsilon", 4, "--factors", 2, "--no-frontier")
+        arguments = ("fit", "recommend", tmp_path / f"{name}.csv", "--epsilon", 4, "--factors", 2)
         arguments += ("--catalogue", tmp_path / "items.csv")
         run(*arguments, "--output", tmp_path / name)
     (with_it,), (without,) = given
-    assert with_it.filter(pl.col("user") != user).equals(without)
+    assert with_it.filter(pl.col("user") != str(user)).equals(without)
     assert 700 < len(without) < 952
 
 
+def test_cells_are_held_out_by_their_place_only():
+    cells = np.stack(np.unravel_index(np.arange(2000), (20, 10, 10)), axis=1)
+    key, kept = bytes(32), cells[:, 0] != 7
+    out = held_out_cells(cells, fraction=0.2, key=key)
+    assert np.array_equal(out[kept], held_out_cells(cells[kept].astype(np.int32), fraction=0.2, key=key))
+    assert 300 < out.sum() < 500
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 150, 299])
 def test_fit_neural(place, tmp_path, given_to):
     pytest.importorskip("torch", reason="torch is not installed")

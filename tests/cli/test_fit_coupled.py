@@ -10,8 +10,9 @@ from scipy import sparse
 from test_cli import invoke, tacit_command
 
 import tacit
-from tacit.data import make_coupled
+from tacit.data import make_coupled, make_ratings
 from tacit.errors import InvalidInputError
+from tacit.privacy import Ledger
 
 DATA = make_coupled(mean_count=1.0, random_state=4)
 SPEC = """
@@ -67,6 +68,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_fit_reads_measures_and_writes_its_folder(folder):
     found = tacit_command("fit", "coupled", folder / "spec.toml", "--output", folder / "out", "--json")
     assert found.returncode == 0, found.stderr
@@ -75,7 +77,7 @@ def test_the_fit_reads_measures_and_writes_its_folder(folder):
     assert result["guarantee"]["kind"] == "none" or result["guarantee"].get("epsilon") in (None, float("inf"))
     scores = result["held_out"]["visits"]
     assert scores["coupled"]["auc"] > 0.6
-    assert set(scores) == {"coupled", "alone"}
+    assert set(scores) == {"coupled", "alone", "constant"}
     assert set(result["top"]) == {"user", "place", "activity", "feature"}
     assert all(name.startswith("activity ") for top in result["top"]["activity"] for name in top)
     model = tacit.load(folder / "out" / "model" / "coupled.tacit")
@@ -86,6 +88,7 @@ def test_the_fit_reads_measures_and_writes_its_folder(folder):
     assert "place 1" in page
 
 
+@pytest.mark.slow
 def test_matrices_and_arrays_are_read_by_place(folder):
     np.save(folder / "visits.npy", DATA.tensor)
     sparse.save_npz(folder / "about.npz", sparse.csr_matrix(DATA.features.astype(float)))
@@ -152,6 +155,7 @@ def test_bad_rows_are_pointed_at(folder, row, points_at):
     assert points_at in str(found)
 
 
+@pytest.mark.slow
 def test_a_column_is_what_all_its_rows_are(folder):
     """Hundreds of whole numbers first, then an id with letters and a value with a fraction."""
     lines = (folder / "visits.csv").read_text().splitlines()
@@ -170,3 +174,98 @@ def test_ids_in_one_file_and_places_in_another_need_names(folder):
     found = invoke("fit", "coupled", folder / "mixed.toml", "--output", folder / "never").exception
     assert isinstance(found, InvalidInputError)
     assert "the names of 'place'" in str(found)
+
+
+RATED = make_ratings(300, 20, ratings_per_user=10, random_state=1)
+PRIVATE_SPEC = """
+ranks = { r = 2 }
+held_out = 0.2
+
+[names]
+user = "users.txt"
+film = "films.txt"
+
+[private]
+value_range = [1, 5]
+
+[[relation]]
+name = "ratings"
+file = "ratings.csv"
+columns = ["user", "film", "stars"]
+einsum = "ir,jr->ij"
+factors = ["user", "film"]
+observed = "stored"
+divergence = "euclid"
+"""
+
+
+@pytest.fixture(scope="module")
+def rated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rated")
+    polars.DataFrame({"user": RATED.users, "film": RATED.items, "stars": RATED.ratings}).write_csv(
+        folder / "ratings.csv"
+    )
+    for name, size in (("users", 300), ("films", 20)):
+        (folder / f"{name}.txt").write_text("\n".join(map(str, range(size))))
+    (folder / "spec.toml").write_text(PRIVATE_SPEC)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_private_fit_is_charged_measured_and_saved_without_users(rated):
+    ledger = Ledger(rated / "ledger.db", create=True)
+    ledger.open_account("ratings", 20.0, 1e-6, unit="user")
+    out = rated / "private"
+    spending = ("--ledger", rated / "ledger.db", "--dataset", "ratings")
+    found = invoke("fit", "coupled", rated / "spec.toml", "--epsilon", 10, "--frontier", *spending, "--output", out)
+    assert found.exit_code == 0, found.exception
+    result = json.loads((out / "result.json").read_text())
+    assert result["guarantee"]["unit"] == "user"
+    assert result["guarantee"]["epsilon"] <= 10
+    (charge,) = ledger.history("ratings")
+    assert charge.epsilon_after == pytest.approx(result["guarantee"]["epsilon"])
+    scores = result["held_out"]["ratings"]
+    assert scores["private"]["rmse"] < scores["constant"]["rmse"]
+    assert set(scores) > {"private", "without privacy", "constant", "an entity's own mean"}
+    assert {"0.3", "20", "a constant"} <= set(result["frontier_on_synthetic_cells"])
+    model = tacit.load(out / "model" / "coupled.tacit")
+    assert sorted(model.factors_) == ["film"]
+    assert "On synthetic cells" in (out / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "points_at"),
+    [
+        (("value_range = [1, 5]", ""), (), "--value-range"),
+        (("value_range = [1, 5]", "value_range = [5, 1]"), (), "--value-range"),
+        (("value_range = [1, 5]", "held_out = 3"), (), "held_out"),
+        (('user = "users.txt"', ""), (), "entities of 'user'"),
+        (('observed = "stored"', ""), (), "stored"),
+        (('divergence = "euclid"', ""), (), "one private relation per site"),
+        (("", ""), ("--private", "person"), "none with 'person'"),
+        (("", ""), ("--unit", "house"), "unit"),
+        (("", ""), ("--value-range", "1-5"), "--value-range LOW:HIGH"),
+        (("held_out = 0.2", "held_out = 0"), (), "held_out"),
+    ],
+)
+def test_a_private_fit_that_is_refused_charges_nothing(rated, tmp_path, change, options, points_at):
+    ledger = Ledger(tmp_path / "ledger.db", create=True)
+    ledger.open_account("ratings", 2.0, 1e-4, unit="user")
+    assert change[0] in PRIVATE_SPEC
+    (rated / "wrong.toml").write_text(PRIVATE_SPEC.replace(*change, 1))
+    spending = ("--epsilon", 1, "--ledger", tmp_path / "ledger.db", "--dataset", "ratings")
+    found = invoke(
+        "fit", "coupled", rated / "wrong.toml", *spending, *options, "--output", tmp_path / "never"
+    ).exception
+    assert isinstance(found, InvalidInputError)
+    assert points_at in str(found)
+    assert ledger.history("ratings") == []
+    assert not (tmp_path / "never").exists()
+
+
+def test_options_of_the_private_fit_need_an_epsilon(rated, tmp_path):
+    for options in (("--value-range", "1:5"), ("--frontier",)):
+        found = invoke("fit", "coupled", rated / "spec.toml", *options, "--output", tmp_path / "never").exception
+        assert "--epsilon" in str(found)
+    found = invoke("fit", "coupled", rated / "spec.toml", "--epsilon", 1, "--ledger", tmp_path / "none.db")
+    assert "--dataset" in str(found.exception)

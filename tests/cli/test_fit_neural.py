@@ -39,6 +39,7 @@ def folder(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_a_private_network_from_a_table(table, tmp_path):
     out = tmp_path / "out"
     bounds = table.with_name("bounds.csv")
@@ -79,6 +80,7 @@ def test_a_private_network_from_a_table(table, tmp_path):
     assert not hasattr(model, "loss_curve_")
 
 
+@pytest.mark.slow
 def test_images_in_one_folder_a_class_through_the_front_end(folder, tmp_path):
     out = tmp_path / "out"
     found = tacit_command(
@@ -88,8 +90,7 @@ def test_images_in_one_folder_a_class_through_the_front_end(folder, tmp_path):
             folder,
             "--epsilon",
             5,
-            "--features",
-            "scattering",
+            "--frontier",
             "--classes",
             "even,odd",
             *QUICK,
@@ -102,8 +103,11 @@ def test_images_in_one_folder_a_class_through_the_front_end(folder, tmp_path):
     result = json.loads((out / "result.json").read_text())
     assert result["classes"] == ["even", "odd"]
     assert result["settings"]["image_shape"] == [8, 8]
+    assert (result["settings"]["features"], result["settings"]["hidden"]) == ("scattering", [])
+    assert 0.4 < result["frontier_on_synthetic_examples"]["20"] <= 1
 
 
+@pytest.mark.slow
 def test_without_epsilon_there_is_no_privacy_and_the_output_says_so(tmp_path):
     archive = tmp_path / "digits.npz"
     np.savez(archive, x=X, y=Y)
@@ -115,6 +119,7 @@ def test_without_epsilon_there_is_no_privacy_and_the_output_says_so(tmp_path):
     assert found["measures"]["accuracy"] > 0.8
 
 
+@pytest.mark.slow
 def test_the_ledger_is_charged(table, tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("digits", epsilon=2.0, delta=1e-4)
@@ -144,17 +149,19 @@ def test_wrong_arguments_are_refused(table, tmp_path, arguments, message):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_continuous_label_and_text_columns_are_refused(tmp_path):
     frame = pl.DataFrame({"a": [0.1, 0.2, 0.3], "name": ["x", "y", "z"], "target": [0.5, 1.5, 2.25]})
     frame.write_csv(tmp_path / "text.csv")
     frame.drop("name").write_csv(tmp_path / "target.csv")
     found = invoke("fit", "neural", tmp_path / "text.csv", "--label", "target", "--output", tmp_path / "out")
-    assert "all columns" in str(found.exception)
+    assert "other kinds in name" in str(found.exception)
     found = invoke("fit", "neural", tmp_path / "target.csv", "--label", "target", "--output", tmp_path / "out")
     assert "labels that are classes" in str(found.exception)
     assert "PrivateBayesianRegressor" in str(found.exception)
 
 
+@pytest.mark.slow
 def test_numbers_in_a_public_range(tmp_path):
     random = np.random.default_rng(0)
     rows = random.random((4000, 2))

@@ -32,6 +32,7 @@ def vocabulary(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_private_topics_of_a_folder_of_texts(texts, vocabulary, tmp_path):
     out = tmp_path / "out"
     found = tacit_command(
@@ -55,6 +56,7 @@ def test_private_topics_of_a_folder_of_texts(texts, vocabulary, tmp_path):
     assert "vocabulary" in str(model.guarantee_)
 
 
+@pytest.mark.slow
 def test_a_vocabulary_learned_from_private_texts_is_refused(texts, tmp_path):
     found = tacit_command("fit", "nmf", texts, "--rank", 3, "--epsilon", 1, "--output", tmp_path / "out")
     assert found.returncode == 2
@@ -62,6 +64,7 @@ def test_a_vocabulary_learned_from_private_texts_is_refused(texts, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_paid_vocabulary_is_part_of_the_budget(texts, tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("texts", 4.0, 1e-6)
@@ -119,6 +122,7 @@ def test_without_epsilon_everything_may_be_learned(texts, tmp_path):
     assert result["measures"]["c_npmi"] > 0
 
 
+@pytest.mark.slow
 def test_images_are_drawn(tmp_path):
     folder = tmp_path / "images"
     folder.mkdir()
@@ -129,6 +133,7 @@ def test_images_are_drawn(tmp_path):
     assert "Parts" in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_matrix_with_terms_and_a_ledger(tmp_path):
     counts = sparse.csr_matrix(DOCUMENTS.counts)
     np.savez(
@@ -151,6 +156,7 @@ def test_a_matrix_with_terms_and_a_ledger(tmp_path):
     assert len(ledger.history("documents")) == 2
 
 
+@pytest.mark.slow
 def test_an_account_opened_for_a_file_is_charged_by_a_fit_of_that_file(tmp_path):
     np.save(tmp_path / "faces.npy", IMAGES.images)
     path = tmp_path / "ledger.db"
@@ -163,6 +169,7 @@ def test_an_account_opened_for_a_file_is_charged_by_a_fit_of_that_file(tmp_path)
     assert len(Ledger(path).history(tacit.fingerprint(tmp_path / "faces.npy"))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "steps"), [("rounds", 10), ("moments", 10)])
 def test_the_private_learning_curve_is_drawn_beside_the_plain_one(method, steps, tmp_path):
     np.save(tmp_path / "faces.npy", IMAGES.images)
@@ -193,6 +200,65 @@ def test_images_in_a_matrix(tmp_path):
 def test_bad_arguments(arguments, tmp_path):
     np.save(tmp_path / "faces.npy", IMAGES.images)
     found = invoke("fit", "nmf", tmp_path / "faces.npy", "-k", 3, *arguments, "--output", tmp_path / "out")
+    assert isinstance(found.exception, InvalidInputError)
+    assert not (tmp_path / "out").exists()
+
+
+def test_stems_are_for_texts_only_and_join_words(tmp_path):
+    (tmp_path / "texts").mkdir()
+    for number in range(40):
+        text = ("stars and planets", "star with a planet", "cities and houses", "city house", "trees")[number % 5]
+        (tmp_path / "texts" / f"{number}.txt").write_text(text)
+    found = invoke("fit", "nmf", tmp_path / "texts", "-k", 2, "--stem", "--output", tmp_path / "out", "--json")
+    assert found.exit_code == 0, found.exception
+    result = json.loads(found.output)
+    assert {"star", "planet", "city"} <= set(str(result).replace("'", " ").split())
+    assert "stars" not in str(result)
+    assert "c_v" in result["measures"]
+    np.save(tmp_path / "faces.npy", IMAGES.images)
+    found = invoke("fit", "nmf", tmp_path / "faces.npy", "-k", 2, "--stem", "--output", tmp_path / "other")
+    assert "texts for --stem" in str(found.exception)
+
+
+@pytest.mark.slow
+def test_the_fraction_of_clipped_rows_is_said_to_the_holder(tmp_path):
+    """With a row norm that half the rows exceed; the model, which may be passed on, does not contain the fraction."""
+    np.save(tmp_path / "faces.npy", IMAGES.images)
+    norm = float(np.median(np.linalg.norm(IMAGES.images, axis=1)))
+    arguments = ["fit", "nmf", tmp_path / "faces.npy", "-k", 3, "--epsilon", 8, "--row-norm", norm]
+    found = invoke(*arguments, "--output", tmp_path / "out")
+    assert found.exit_code == 0, found.exception
+    assert "fraction of rows clipped to the row norm" in found.output
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert 0.3 < result["measures"]["fraction of rows clipped to the row norm"] < 0.7
+    assert result["settings"]["row_norm"] == norm
+    with np.load(tmp_path / "out" / "model" / "nmf.tacit") as archive:
+        assert b"clipped" not in archive["model.json"].tobytes()
+
+
+@pytest.mark.slow
+def test_a_rank_is_chosen_from_a_range_out_of_the_same_budget(tmp_path):
+    np.save(tmp_path / "faces.npy", IMAGES.images)
+    arguments = ["fit", "nmf", tmp_path / "faces.npy", "--rank", "2-4", "--json", "--output", tmp_path / "out"]
+    plain = json.loads(invoke(*arguments).output)
+    assert list(plain["held_out_error_by_rank_without_privacy"]) == ["2", "3", "4"]
+    found = invoke(*arguments, "--epsilon", 8, "--frontier", "--overwrite")
+    assert found.exit_code == 0, found.exception
+    result = json.loads(found.output)
+    assert 7.5 < result["guarantee"]["epsilon"] <= 8.0
+    assert {release["kind"] for release in result["guarantee"]["releases"]} == {"gaussian", "exponential"}
+    rank = result["settings"]["n_components"]
+    assert tacit.load(tmp_path / "out" / "model" / "nmf.tacit").components_.shape == (rank, 36)
+    assert result["frontier_on_synthetic_rows"]["20"] < result["frontier_on_synthetic_rows"]["0.3"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["-k", "4-2"], ["-k", "many"], ["-k", "0"], ["-k", "2-4", "--method", "rounds"], ["-k", "3", "--row-norm", "0"]],
+)
+def test_bad_ranks_and_norms(arguments, tmp_path):
+    np.save(tmp_path / "faces.npy", IMAGES.images)
+    found = invoke("fit", "nmf", tmp_path / "faces.npy", "--epsilon", 1, *arguments, "--output", tmp_path / "out")
     assert isinstance(found.exception, InvalidInputError)
     assert not (tmp_path / "out").exists()
 

@@ -1,4 +1,4 @@
-"""What the fit commands charge, refuse and leave behind, whatever they fit."""
+"""Charges, refusals and output files of all fit commands."""
 
 import json
 import zipfile
@@ -33,18 +33,20 @@ def contents(folder):
     return {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+@pytest.mark.slow
 def test_a_ledger_in_the_environment_is_charged(faces, ledger, tmp_path, monkeypatch):
     monkeypatch.setenv("TACIT_LEDGER", str(ledger.path))
     arguments = ("fit", "nmf", faces, "-k", 2, "--epsilon", 1, "--dataset", "faces", "--output", tmp_path / "out")
     found = invoke(*arguments)
     assert found.exit_code == 0, found.exception
     assert len(ledger.history("faces")) == 1
-    # and what it does not have is refused, as with --ledger
+    # and a data set without an account is refused, as with --ledger
     found = invoke("fit", "nmf", faces, "-k", 2, "--epsilon", 1, "--output", tmp_path / "two")
     assert isinstance(found.exception, LedgerError)
     assert not (tmp_path / "two").exists()
 
 
+@pytest.mark.slow
 def test_an_account_without_a_ledger_is_refused(faces, tmp_path):
     arguments = ("fit", "nmf", faces, "-k", 2, "--epsilon", 1, "--dataset", "faces", "--output", tmp_path / "out")
     found = tacit_command(*arguments)
@@ -64,6 +66,7 @@ def test_a_fit_without_privacy_does_not_take_a_ledger(faces, ledger, tmp_path, m
     assert ledger.history("faces") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [(), ("--epsilon", 1)], ids=["plain", "private"])
 def test_a_fit_does_not_overwrite_a_model_that_was_paid_for(epsilon, faces, ledger, tmp_path):
     out = tmp_path / "out"
@@ -87,6 +90,7 @@ def test_a_fit_does_not_overwrite_a_model_that_was_paid_for(epsilon, faces, ledg
         ("fit", "pca", "DATA", "-k", 2),
         ("fit", "recommend", "DATA"),
         ("fit", "coupled", "DATA"),
+        ("fit", "local", "DATA", "-k", 2),
         ("fit", "neural", "DATA", "--label", "y"),
         ("measure", "ksdp", "DATA", "-k", 2),
         ("demo",),
@@ -106,6 +110,7 @@ def test_no_command_writes_over_an_earlier_result(command, faces, tmp_path):
     assert contents(out) == {"nmf.tacit": b"paid for", "result.json": b"{}"}
 
 
+@pytest.mark.slow
 def test_the_demonstration_deletes_no_ledger_but_its_own(tmp_path):
     (tmp_path / "ledger.db").write_text("a real one")
     assert invoke("demo", "--output", tmp_path, "--images", 200, "--json").exit_code == 0
@@ -152,6 +157,7 @@ def test_what_is_for_the_holder_says_so(faces, tmp_path):
     assert "For the holder of the data only" in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_private_recommender_needs_a_catalogue_whose_ids_decide_on_the_type(tmp_path):
     made = make_ratings(200, 10, ratings_per_user=5, random_state=3)
     frame = pl.DataFrame({"user": made.users, "item": made.items, "rating": made.ratings})
@@ -164,7 +170,6 @@ def test_a_private_recommender_needs_a_catalogue_whose_ids_decide_on_the_type(tm
         4,
         "--factors",
         2,
-        "--no-frontier",
         "--json",
     )
     found = invoke(*arguments, "--output", tmp_path / "out")
@@ -183,6 +188,7 @@ def test_a_private_recommender_needs_a_catalogue_whose_ids_decide_on_the_type(tm
     assert list(tacit.load(tmp_path / "two" / "model" / "recommender.tacit").item_ids_) == list(range(12))
 
 
+@pytest.mark.slow
 def test_a_private_classifier_needs_its_classes(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
     random = np.random.default_rng(0)
@@ -214,6 +220,7 @@ def test_an_epsilon_that_protects_nothing_is_refused(epsilon, faces, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_model_holds_neither_the_fingerprint_nor_the_place_of_the_data(faces, tmp_path):
     book = Ledger(tmp_path / "ledger.db")
     name = tacit.fingerprint(faces)

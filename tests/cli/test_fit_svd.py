@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import sparse
 from sklearn import decomposition
@@ -71,3 +72,49 @@ def test_bad_arguments(arguments, tmp_path, table):
     found = invoke("fit", "pca", table, *arguments, "--output", tmp_path / "out")
     assert isinstance(found.exception, InvalidInputError)
     assert not (tmp_path / "out").exists()
+
+
+def private_fit(kind, table, out, *arguments):
+    return invoke("fit", kind, table, "--rank", 3, "--epsilon", 5, *arguments, "--output", out, "--json")
+
+
+@pytest.mark.parametrize("kind", ["svd", "pca"])
+def test_private_components_are_compared_with_those_without_privacy(kind, tmp_path, table):
+    found = private_fit(kind, table, tmp_path / "out", "--feature-range", "-20:20", "--frontier")
+    assert found.exit_code == 0, found.output
+    result = json.loads(found.output)
+    assert result["guarantee"]["kind"] == "differential privacy"
+    assert 4.9 < result["guarantee"]["epsilon"] <= 5.0
+    assert "the range of the columns is public" in str(result["guarantee"])
+    assert result["measures"]["fraction explained, held out"] >= 0
+    assert result["measures"]["fraction explained, held out, without privacy"] > 0.9
+    assert result["measures"]["fraction of rows clipped"] == 0
+    assert "0.3" in result["frontier_on_synthetic_rows"]
+    model = tacit.load(tmp_path / "out" / "model" / f"{kind}.tacit")
+    assert model.components_.shape == (3, 12)
+    assert not hasattr(model, "clipped_fraction_")
+
+
+def test_a_private_fit_without_public_bounds_is_refused(tmp_path, table):
+    assert "--feature-range with --epsilon" in str(private_fit("pca", table, tmp_path / "out").exception)
+
+
+def test_a_private_regression(tmp_path):
+    rows = rng.uniform(-1, 1, (1500, 4))
+    named = dict(zip("abcd", rows.T, strict=True))
+    pl.DataFrame({**named, "y": rows @ [1, 0.5, 0, 0]}).write_csv(tmp_path / "table.csv")
+    arguments = ["fit", "pcr", tmp_path / "table.csv", "--label", "y", "-k", 4, "--json", "--output", tmp_path / "out"]
+    plain = invoke(*arguments)
+    assert plain.exit_code == 0, plain.output
+    assert json.loads(plain.output)["measures"]["R2"] > 0.99
+    private = [*arguments, "--overwrite", "--epsilon", 8, "--feature-range=-1:1"]
+    assert "--label-range" in str(invoke(*private).exception)
+    found = invoke(*private, "--label-range=-2:2", "--frontier")
+    assert found.exit_code == 0, found.output
+    result = json.loads(found.output)
+    assert 7.9 < result["guarantee"]["epsilon"] <= 8.0
+    assert result["measures"]["error"] < result["measures"]["error of the mean target"]
+    assert result["measures"]["fraction of targets clipped"] == 0
+    curve = result["frontier_on_synthetic_rows"]
+    assert curve["without privacy"] < 1.05 * curve["20"] < curve["0.3"] + 0.5 * curve["the mean target"]
+    assert tacit.load(tmp_path / "out" / "model" / "pcr.tacit").predict(rows).shape == (1500,)

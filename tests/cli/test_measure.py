@@ -43,6 +43,7 @@ def measured(files):
     return json.loads(found.stdout)
 
 
+@pytest.mark.slow
 def test_one_report_with_everything(files, measured):
     page = (files / "out" / "report.html").read_text()
     for heading in (
@@ -82,6 +83,7 @@ def test_the_verdict_names_what_leaks(measured):
     assert "no guarantee" in measured["verdict"]
 
 
+@pytest.mark.slow
 def test_an_unrelated_table_leaks_nothing_and_is_of_no_use(files, tmp_path):
     found = invoke("measure", files / "original.csv", files / "fresh.csv", "--label", "kind", "--output", tmp_path)
     assert found.exit_code == 0, found.output
@@ -92,6 +94,7 @@ def test_an_unrelated_table_leaks_nothing_and_is_of_no_use(files, tmp_path):
     assert result["verdict"] in found.output
 
 
+@pytest.mark.slow
 def test_without_a_label_chosen_columns_are_measured(files, tmp_path):
     arguments = [files / "original.csv", files / "release.csv", "--columns", "x0, x2", "--clusters", 3]
     found = invoke("measure", *arguments, "--neighbours", 4, "--output", tmp_path, "--json")
@@ -102,6 +105,7 @@ def test_without_a_label_chosen_columns_are_measured(files, tmp_path):
     assert "neighbour overlap (of 4)" in result["distortion"]
 
 
+@pytest.mark.slow
 def test_parquet_and_a_release_without_the_label(files, frame, tmp_path):
     frame.drop("kind").write_parquet(tmp_path / "same.parquet")
     arguments = [files / "original.csv", tmp_path / "same.parquet", "--label", "kind", "--output", tmp_path / "out"]
@@ -111,6 +115,7 @@ def test_parquet_and_a_release_without_the_label(files, frame, tmp_path):
     assert {score["test_rows"] for score in result["panel"]} == {"released"}
 
 
+@pytest.mark.slow
 def test_the_command_may_be_named_and_others_may_stand_beside_it(files, tmp_path):
     named = invoke(
         "measure", "table", files / "original.csv", files / "release.csv", "--columns", "x0,x1", "--output", tmp_path
@@ -137,7 +142,7 @@ def test_the_command_may_be_named_and_others_may_stand_beside_it(files, tmp_path
         (lambda frame: frame, ["--neighbours", "160"], "k to be below 160"),
         (lambda frame: frame, ["--clusters", "500"], "at most 160, the number of distinct rows"),
         (lambda frame: frame, ["--columns", "x0,x9"], "x9"),
-        (lambda frame: frame, ["--test-rows", "both"], "test_rows to be one of"),
+        (lambda frame: frame, ["--test-rows", "both"], "--test-rows to be one of"),
     ],
 )
 def test_files_that_do_not_fit_are_refused(files, frame, tmp_path, change, extra, message):
@@ -149,6 +154,7 @@ def test_files_that_do_not_fit_are_refused(files, frame, tmp_path, change, extra
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_columns_that_were_passed_on_are_attacked_and_what_was_not_looked_at_is_said(files, frame, tmp_path):
     """A zip code that was passed on links every row, however well the numbers are hidden."""
     zips = polars.Series("zip", [f"{row % 80:05}" for row in range(frame.height)], dtype=polars.String)
@@ -172,20 +178,21 @@ def test_columns_that_were_passed_on_are_attacked_and_what_was_not_looked_at_is_
     assert "linkage by unchanged columns finds 50.0% of the rows" in result["verdict"]
     page = (tmp_path / "out" / "report.html").read_text()
     for said in (
-        "Released as they are, and used to link rows: zip.",
+        "Released unchanged, and used to link rows: zip.",
         "Changed, but not measured and not attacked: x2, x3.",
         "Not released: name.",
         "The label, kind, is not used by any attack.",
     ):
         assert said in page
         assert said in found.output.replace("\n", " ")
-    # nothing is overwritten unasked
+    # nothing is overwritten without --overwrite
     assert "an earlier result; got one that holds result.json" in str(
         invoke(*arguments, "--output", tmp_path / "out").exception
     )
     assert invoke(*arguments, "--output", tmp_path / "out", "--overwrite").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_notebook_gets_what_the_command_writes(files, frame, measured):
     from tacit.report.measure import measure_tables
 
@@ -218,6 +225,7 @@ def with_gaps(frame, column, rows):
     return frame.with_columns(polars.when(number.is_in(rows)).then(None).otherwise(polars.col(column)).alias(column))
 
 
+@pytest.mark.slow
 def test_missing_values_are_filled_when_asked_and_counted(files, frame, tmp_path):
     gaps = with_gaps(with_gaps(frame, "x0", [3, 50]), "x2", [7])
     gaps.write_csv(tmp_path / "gaps.csv")
@@ -263,6 +271,7 @@ def test_filling_does_not_let_text_through(files, frame, tmp_path):
     assert isinstance(found.exception, InvalidInputError)
 
 
+@pytest.mark.slow
 def test_what_a_table_does_not_allow_is_left_out_and_named(tmp_path):
     generator = np.random.default_rng(2)
     wide = polars.DataFrame(generator.normal(size=(9, 12)), schema=[f"x{place}" for place in range(12)])
@@ -284,10 +293,11 @@ def test_what_a_table_does_not_allow_is_left_out_and_named(tmp_path):
     assert "more rows than the 12 columns" in page
     assert "<h2>What attackers recover</h2>" in page
     assert "more rows than the 12 columns" in found.output
-    # asked by hand, it is an error
+    # requested explicitly, it is an error
     assert "k to be below 9" in str(invoke(*arguments, "--overwrite", "--neighbours", 10).exception)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [2, 3, 4, 5, 6])
 def test_few_rows_make_a_report_that_says_what_is_missing(frame, tmp_path, rows):
     frame.head(rows).write_csv(tmp_path / "few.csv")
@@ -299,6 +309,7 @@ def test_few_rows_make_a_report_that_says_what_is_missing(frame, tmp_path, rows)
     assert (tmp_path / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_an_error_is_a_message_and_an_exit_code(files, tmp_path):
     found = tacit_command("measure", files / "original.csv", tmp_path / "nothing.csv", "--json")
     assert found.returncode == 2

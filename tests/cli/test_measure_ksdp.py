@@ -18,6 +18,7 @@ def table(tmp_path):
     return tmp_path / "table.npy"
 
 
+@pytest.mark.slow
 def test_a_strange_row_is_named(tmp_path, table):
     found = invoke(
         *(
@@ -45,6 +46,7 @@ def test_a_strange_row_is_named(tmp_path, table):
     assert "<svg" in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["nmf", "pca"])
 def test_rows_drawn_at_random(model, tmp_path, table):
     found = invoke(

@@ -1,6 +1,7 @@
 """`tacit perturb` on files, as a user runs it."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -58,6 +59,7 @@ def release(table, *arguments):
     return json.loads(found.stdout), pl.read_csv(folder / "release.csv")
 
 
+@pytest.mark.slow
 def test_the_command_of_the_documentation(table):
     out = table.parent / "release.parquet"
     found = tacit_command(
@@ -74,11 +76,12 @@ def test_the_command_of_the_documentation(table):
     assert reached == pytest.approx(0.14, rel=0.02)
     page = (table.parent / "report" / "report.html").read_text()
     assert "tacit measure TABLE RELEASE --label state" in page
-    assert "Released as they are: state, weight." in page
-    assert "Released as they are: state, weight" in found.stdout
+    assert "Released unchanged: state, weight." in page
+    assert "Released unchanged: state, weight" in found.stdout
     assert f"tacit measure {table} {out} --label state" in found.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -101,6 +104,7 @@ def test_methods_by_name(table, arguments):
     assert json.loads((table.parent / "report" / "result.json").read_text()) == result
 
 
+@pytest.mark.slow
 def test_what_was_hidden_and_what_was_filled_is_reported(table):
     result, _ = release(table, "--label", "state", "--method", "hide-membership", "--hide", "0=anywhere else")
     assert result["measures"]["rows moved"] == 1
@@ -115,7 +119,7 @@ def test_what_was_hidden_and_what_was_filled_is_reported(table):
     assert clusters[moved["before"]]["means before"]["age"] == pytest.approx(own, abs=0.5)
     page = (table.parent / "report" / "report.html").read_text()
     assert "Rows that moved" in page
-    # by number: the row is told where to go
+    # by number: the target cluster of the row is given
     result, _ = release(
         *(table, "--label", "state", "--method", "hide-membership", "--hide", f"0={moved['after']},3={moved['after']}")
     )
@@ -131,6 +135,7 @@ def test_what_was_hidden_and_what_was_filled_is_reported(table):
     assert page.count("<svg") == 1
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_release_and_none_does_not(table):
     noise = ("--label", "state", "--method", "uniform-noise", "--level", 0.1)
     seeded = release(table, *noise, "--seed", 3)[1]
@@ -138,6 +143,7 @@ def test_a_seed_repeats_a_release_and_none_does_not(table):
     assert not seeded.equals(release(table, *noise)[1])
 
 
+@pytest.mark.slow
 def test_a_private_table(table):
     result, released = release(
         *(table, "--method", "private-table", "--epsilon", 5, "--label", "state"),
@@ -148,6 +154,34 @@ def test_a_private_table(table):
     assert set(released["state"]) <= {"ill", "well", "unknown"}
     assert not set(released["age"]) & set(FRAME["age"])
     assert released.height == result["measures"]["rows drawn"]
+
+
+@pytest.mark.slow
+def test_the_report_of_a_private_table_marks_what_may_be_passed_on_and_measure_runs_on_it(table):
+    folder, output = table.parent / "report", table.parent / "synthetic.csv"
+    found = invoke(
+        *("perturb", table, "--method", "private-table", "--epsilon", 5, "--label", "state"),
+        *("--bounds", "age=-5:15,weight=-5:15,dose=-5:15", "--categories", "state=ill|well|unknown"),
+        *("--report", folder, "--output", output, "--json"),
+    )
+    assert "compared" not in json.loads(found.stdout)  # what is printed may be passed on
+    result = json.loads((folder / "result.json").read_text())
+    assert result["releasable"] == ["guarantee", "measures"]
+    assert set(result["compared"]["columns"]) == set(FRAME.columns)
+    assert 0 < result["compared"]["mean_pair"] < 0.6
+    page = (folder / "report.html").read_text()
+    marks = re.findall(r'<h2>([^<]*?) ?<span class="mark \w+">([^<]*)</span>', page)
+    assert ("What was done", "may be passed on") in marks
+    assert len([heading for heading, mark in marks if mark == "for the holder only"]) >= 3
+    measured = json.loads(
+        invoke(
+            "measure", table, output, "--synthetic", "--label", "state", "--output", table.parent / "m", "--json"
+        ).stdout
+    )
+    assert measured["pairs"] == pytest.approx(result["compared"]["pairs"])
+    assert set(measured["classifiers"]) == {"logistic-l1", "tree"}
+    assert "only --label, --outsiders and --seed" in refused("measure", table, output, "--synthetic", "--clusters", 3)
+    assert "only --label, --outsiders and --seed" in refused("measure", table, output, "--outsiders", table)
 
 
 def test_one_row_and_constant_columns_are_refused_by_name(table):
@@ -163,6 +197,7 @@ def test_one_row_and_constant_columns_are_refused_by_name(table):
     assert "at least two classes" in refused("perturb", table, "--compare", "--label", "state")
 
 
+@pytest.mark.slow
 def test_the_comparison_draws_the_frontier_with_the_private_table(table):
     folder = table.parent / "compared"
     found = invoke(
@@ -172,10 +207,10 @@ def test_the_comparison_draws_the_frontier_with_the_private_table(table):
     result = json.loads(found.stdout)
     points = {point["method"]: point for point in result["releases"]}
     assert {"uniform-noise", "compressed-nmf", "correlation-aware", "neighbourhood-aware"} <= set(points)
-    assert "bounds taken from the data" in points["private-table"]["note"]
+    assert "bounds were computed from the data" in points["private-table"]["note"]
     for point in points.values():
         assert point["note"].startswith("cannot") or (0 <= point["leak"] <= 1 and 0 <= point["utility"] <= 1)
-    # a table with correlated columns and a little noise is given away, synthetic rows are not
+    # attacks recover a table with correlated columns and a little noise, but not one of synthetic rows
     assert points["uniform-noise"]["leak"] > 0.5 > points["private-table"]["leak"]
     page = (folder / "report.html").read_text()
     assert "<svg" in page
@@ -186,6 +221,7 @@ def test_the_comparison_draws_the_frontier_with_the_private_table(table):
     assert "not beaten in both" in page
 
 
+@pytest.mark.slow
 def test_the_comparison_fills_when_asked_and_says_what_it_left_out(table):
     FRAME.with_columns(
         age=pl.when(pl.col("dose") < 2).then(None).otherwise(pl.col("age")), town=pl.lit("here")
@@ -201,6 +237,7 @@ def test_the_comparison_fills_when_asked_and_says_what_it_left_out(table):
     assert "Left out: town" in page
 
 
+@pytest.mark.slow
 def test_the_comparison_without_labels_counts_clusters(table):
     FRAME.drop("state").write_csv(table)
     bounds = "age=-5:15,weight=-5:15,dose=-5:15"
@@ -216,9 +253,9 @@ def test_the_comparison_without_labels_counts_clusters(table):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--method", "rotation", "--level", 1), "method to be one of"),
-        (("--method", "nmf", "--label", "state"), "in one way"),
-        (("--method", "nmf", "--label", "state", "--level", 2, "--target-distortion", 0.1), "in one way"),
+        (("--method", "reflection", "--level", 1), "method to be one of"),
+        (("--method", "nmf", "--label", "state"), "exactly one of them"),
+        (("--method", "nmf", "--label", "state", "--level", 2, "--target-distortion", 0.1), "exactly one of them"),
         (("--method", "nmf", "--level", 2, "--set", "eta=1"), "settings of nmf"),
         (("--method", "nmf", "--level", 2, "--set", "eta"), "a setting as in"),
         (("--method", "nmf", "--level", 2, "--label", "class"), "the label to be a column"),
@@ -264,7 +301,7 @@ def private(table, *arguments):
     )
 
 
-RELEASING = "level=1 target-distortion=0.1 columns=age pass=age drop=age missing=mean set=eta=1"
+RELEASING = "level=1 target-distortion=0.1 pass=age set=eta=1 appended-to=x.csv"
 PRIVATELY = "epsilon=1 delta=1e-6 schema=x.toml bounds=age=0:1 integers=age categories=a=b ledger=x.db dataset=people"
 COMPARING = "distortions=0.1 epsilons=1"
 UNUSED = {
@@ -279,6 +316,7 @@ UNUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "option"), [(method, option) for method, options in UNUSED.items() for option in options.split()]
 )
@@ -288,6 +326,7 @@ def test_an_option_that_a_method_does_not_use_is_refused(table, method, option):
     assert f"only options that {method} uses; got --{option.split('=')[0]}." in complaint
 
 
+@pytest.mark.slow
 def test_nothing_passes_unasked(table):
     frame = FRAME.with_columns(
         patient=pl.Series([f"p{row}" for row in range(150)]), number=pl.Series(range(150)), town=pl.lit("here")
@@ -310,11 +349,12 @@ def test_nothing_passes_unasked(table):
     assert result["changed"] == NUMBERS
     assert result["not_released"] == ["patient"]
     page = (table.parent / "report" / "report.html").read_text()
-    assert "Released as they are: state, number, town." in page
+    assert "Released unchanged: state, number, town." in page
     assert "Of these, number may be identifiers" in page
     assert "Not released: patient." in page
 
 
+@pytest.mark.slow
 def test_nothing_is_overwritten_unasked(table):
     folder = table.parent
     noise = ("perturb", table, "--label", "state", "--method", "uniform-noise", "--level", 0.1)
@@ -346,6 +386,7 @@ def spent(ledger):
     return ledger.remaining("people").spent
 
 
+@pytest.mark.slow
 def test_a_private_table_is_charged(table, ledger, monkeypatch):
     account = ("--ledger", table.parent / "book.db", "--dataset", "people")
     assert invoke(*private(table, *account)).exit_code == 0
@@ -358,11 +399,12 @@ def test_a_private_table_is_charged(table, ledger, monkeypatch):
     found = invoke(*private(table, "--dataset", "people", "--overwrite"))
     assert isinstance(found.exception, BudgetError)
     assert isinstance(invoke(*private(table, "--overwrite")).exception, LedgerError)  # no account for this file
-    # and a release without a guarantee says that it does not count
+    # and a release without a guarantee says that it is not charged
     result, _ = release(table, "--label", "state", "--method", "uniform-noise", "--level", 0.1)
     assert "Nothing is charged" in result["ledger"]
 
 
+@pytest.mark.slow
 def test_what_can_fail_fails_before_the_charge(table, ledger, tmp_path):
     account = ("--ledger", tmp_path / "book.db", "--dataset", "people")
     draft = tmp_path / "draft.toml"
@@ -388,6 +430,7 @@ def test_what_can_fail_fails_before_the_charge(table, ledger, tmp_path):
     assert not list(tmp_path.glob("*.partial"))
 
 
+@pytest.mark.slow
 def test_a_private_table_from_a_confirmed_schema(table, tmp_path):
     people = FRAME.with_columns(age=FRAME["age"].round().cast(pl.Int64), patient_id=pl.Series(range(150)))
     people.write_csv(table)
@@ -445,6 +488,7 @@ NEW_ROWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 30, 60], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("row", NEW_ROWS.values(), ids=NEW_ROWS)
 def test_a_row_more_changes_no_byte_of_the_synthetic_table_but_by_the_noisy_sums(tmp_path, row, place):
@@ -500,6 +544,7 @@ def test_a_value_that_does_not_fit_is_refused_by_column_alone(tmp_path, row):
     assert not (tmp_path / "synthetic.csv").exists()
 
 
+@pytest.mark.slow
 def test_a_notebook_gets_what_the_command_writes(table):
     from tacit.data import CategoryColumn, NumberColumn
     from tacit.report.tables import compare_table, perturb_table, synthesize_table
@@ -511,7 +556,7 @@ def test_a_notebook_gets_what_the_command_writes(table):
     found = perturb_table(FRAME, "uniform-noise", **noise)
     assert found.table.select(NUMBERS).to_numpy() == pytest.approx(released.select(NUMBERS).to_numpy())
     assert json.loads(json.dumps(found.summary)).items() <= result.items()
-    assert "Released as they are: state." in found._repr_html_()
+    assert "Released unchanged: state." in found._repr_html_()
     pandas = perturb_table(pd.DataFrame(FRAME.to_dict(as_series=False)), "uniform-noise", **noise)
     assert list(pandas.table["state"]) == list(FRAME["state"])
     schema = {name: NumberColumn(-5, 15) for name in NUMBERS} | {"state": CategoryColumn(("ill", "well", "unknown"))}
@@ -524,3 +569,25 @@ def test_a_notebook_gets_what_the_command_writes(table):
     for wrong in (np.zeros((3, 2)), FRAME.head(0)):
         with pytest.raises(InvalidInputError, match=r"a data frame|to have rows"):
             perturb_table(wrong, "nmf", level=2)
+
+
+@pytest.mark.slow
+def test_later_rows_are_changed_as_the_earlier_table_taught_and_released_alone(tmp_path):
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 3))
+    whole = pl.DataFrame(rows, schema=["a", "b", "c"])
+    whole[:50].write_csv(tmp_path / "earlier.csv")
+    whole[50:].write_csv(tmp_path / "later.csv")
+    whole.write_csv(tmp_path / "whole.csv")
+    settings = ["--method", "rotation", "--level", "0.5"]
+    appended = ["--appended-to", tmp_path / "earlier.csv"]
+    later = release(tmp_path / "later.csv", *settings, "--seed", "5", *appended)[1].to_numpy()
+    assert later.shape == (10, 3)
+    earlier = release(tmp_path / "earlier.csv", *settings, "--seed", "5")[1].to_numpy()
+    # one rotation for both: what is fitted on the earlier release maps the later rows too
+    found, *_ = np.linalg.lstsq(np.c_[rows[:50], np.ones(50)], earlier, rcond=None)
+    np.testing.assert_allclose(np.c_[rows[50:], np.ones(10)] @ found, later, atol=1e-9)
+    assert "seed" in refused("perturb", tmp_path / "later.csv", *settings, *appended, "-o", tmp_path / "other.csv")
+    whole = ["perturb", tmp_path / "whole.csv", *settings, "--seed", "5", *appended, "-o", tmp_path / "other.csv"]
+    assert "earlier rows" in refused(*whole)
+    assert not (tmp_path / "other.csv").exists()

@@ -8,7 +8,7 @@ import pytest
 from test_cli import invoke, tacit_command
 
 import tacit
-from tacit.cli.read_ratings import read_ratings_file
+from tacit.cli.read import read_ratings_file
 from tacit.data import make_ratings
 from tacit.errors import InvalidInputError
 from tacit.privacy import Ledger
@@ -27,21 +27,22 @@ def fitted(frame, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recommend")
     frame.write_csv(folder / "ratings.csv")
     (folder / "films.txt").write_text("\n".join(f"film {number}" for number in range(60)))
-    Ledger(folder / "ledger.db").open_account("films", 9.0, 1e-5, unit="user")
+    Ledger(folder / "ledger.db").open_account("films", 9.0, 1e-6, unit="user")
     arguments = ["fit", "recommend", folder / "ratings.csv", "--epsilon", 5, "--factors", 4, "--output", folder / "out"]
-    arguments += ["--catalogue", folder / "films.txt"]
+    arguments += ["--catalogue", folder / "films.txt", "--frontier"]
     found = tacit_command(*arguments, "--ledger", folder / "ledger.db", "--dataset", "films", "--json")
     assert found.returncode == 0, found.stderr
     return folder, json.loads(found.stdout)
 
 
+@pytest.mark.slow
 def test_the_fit_measures_itself_and_writes_its_folder(fitted):
     folder, result = fitted
     assert result["guarantee"]["unit"] == "user"
     assert result["guarantee"]["epsilon"] <= 5
     scores = result["scores"]
     assert scores["without privacy"]["rmse"] < scores["private"]["rmse"] < 1.2 * scores["a user's own mean"]["rmse"]
-    assert list(result["frontier"]) == ["1.25", "2.5", "5", "10", "20"]
+    assert list(result["frontier_on_synthetic_users"])[1:6] == ["0.3", "1", "3", "10", "20"]
     page = (folder / "out" / "report.html").read_text()
     for heading in ("What privacy costs", "Error by popularity", "Contributions"):
         assert heading in page
@@ -55,6 +56,7 @@ def test_only_the_released_fit_is_charged(fitted):
     assert ledger.remaining("films").spent == pytest.approx(5, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_user_of_the_data_is_recommended_what_the_model_says(fitted, frame):
     folder, _ = fitted
     found = json.loads(tacit_command("recommend", folder / "out", "--user", 7, "--top", 5, "--json").stdout)
@@ -97,7 +99,7 @@ def test_a_model_alone_knows_no_users(fitted):
 
 
 def test_a_rating_or_an_id_of_another_kind_far_down_the_file_is_read(tmp_path):
-    """The kind of a column comes from all its lines."""
+    """The type of a column is determined from all its lines."""
     path = tmp_path / "ratings.csv"
     lines = [f"{line % 50},{line % 7},{1 + line % 5}" for line in range(3000)]
     path.write_text("\n".join(["user,item,rating", *lines, "anne,x,4.5"]) + "\n")
@@ -121,3 +123,119 @@ def test_bad_files(tmp_path, content, arguments, message):
     assert isinstance(found.exception, InvalidInputError)
     assert message in str(found.exception)
     assert not (tmp_path / "out").exists()
+
+
+def test_budgets_come_from_a_column_of_the_file(frame, tmp_path):
+    own = polars.col("user").replace_strict({0: float("inf")}, default=5.0)
+    frame.with_columns(own.alias("own")).write_csv(tmp_path / "ratings.csv")
+    (tmp_path / "films.txt").write_text("\n".join(f"film {number}" for number in range(60)))
+    arguments = ["fit", "recommend", tmp_path / "ratings.csv", "--catalogue", tmp_path / "films.txt", "--factors", 2]
+    arguments += ["--output", tmp_path / "out", "--json"]
+    found = invoke(*arguments, "--epsilon-column", "own")
+    assert found.exit_code == 0, found.exception
+    guarantee = json.loads(found.output)["guarantee"]
+    assert 4.9 < guarantee["epsilon"] <= 5
+    assert "volunteers" in " ".join(guarantee["assumptions"])
+    for column, further, message in (
+        ("own", ("--epsilon", 2), "without --epsilon"),
+        ("budget", (), "'budget'"),
+        ("item", (), "epsilon above 0"),
+        ("rating", (), "one epsilon per user"),
+    ):
+        found = invoke(*arguments, "--overwrite", "--epsilon-column", column, *further)
+        assert isinstance(found.exception, InvalidInputError)
+        assert message in str(found.exception)
+
+
+# interactions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory):
+    """Three kinds of users, each of which prefers a third of the films."""
+    folder = tmp_path_factory.mktemp("implicit")
+    likes = np.where(np.arange(30)[None, :] % 3 == np.arange(900)[:, None] % 3, 0.6, 0.08)
+    users, items = np.nonzero(np.random.default_rng(0).random(likes.shape) < likes)
+    frame = polars.DataFrame({"user": users, "item": [f"film {item}" for item in items], "plays": 1 + users % 4})
+    frame.write_csv(folder / "clicks.csv")
+    films = {"item": [f"film {item}" for item in range(31)], "genre": [f"kind {item % 3}" for item in range(31)]}
+    polars.DataFrame(films).write_csv(folder / "films.csv")
+    Ledger(folder / "ledger.db").open_account("films", 9.0, 1e-6, unit="user")
+    arguments = ["fit", "recommend", folder / "clicks.csv", "--implicit", "--epsilon", 5, "--length", 4]
+    arguments += ["--catalogue", folder / "films.csv", "--features", "genre", "--output", folder / "out", "--frontier"]
+    found = invoke(*arguments, "--ledger", folder / "ledger.db", "--dataset", "films", "--json")
+    assert found.exit_code == 0, found.exception
+    return folder, json.loads(found.output), frame
+
+
+@pytest.mark.slow
+def test_an_implicit_fit_measures_itself_on_other_users_and_is_charged_once(clicks):
+    folder, result, frame = clicks
+    assert result["guarantee"]["unit"] == "user"
+    assert result["guarantee"]["epsilon"] <= 5
+    scores = result["scores"]
+    assert set(scores) == {"private", "without privacy", "the most popular items"}
+    assert scores["private"]["recall"] > 1.3 * scores["the most popular items"]["recall"]
+    assert set(scores["private"]) >= {"recall", "ndcg", "average_precision", "coverage", "popularity_bias"}
+    assert list(result["frontier_on_synthetic_users"])[1:6] == ["0.3", "1", "3", "10", "20"]
+    assert 0 < result["users_held_out"] < 0.2 * frame["user"].n_unique()
+    assert len(result["examples"]) == 3
+    page = (folder / "out" / "report.html").read_text()
+    for heading in ("Users who were not in the fit", "What privacy costs", "Examples of lists", "Contributions"):
+        assert heading in page
+    ledger = Ledger(folder / "ledger.db")
+    assert len(ledger.history("films")) == 1
+    assert ledger.remaining("films").spent == pytest.approx(5, rel=1e-3)
+
+
+def test_lists_from_an_implicit_model_for_a_user_of_the_data_and_for_a_stranger(clicks, tmp_path):
+    folder, _, frame = clicks
+    model = tacit.load(folder / "out" / "model" / "recommender.tacit")
+    own = frame.filter(polars.col("user") == 8)["item"]
+    found = json.loads(invoke("recommend", folder / "out", "--user", 8, "--top", 5, "--json").output)
+    assert [entry["item"] for entry in found] == [item for item, _ in model.recommend_for(own, 5)]
+    (tmp_path / "my.csv").write_text("item\nfilm 1\nfilm 4\n")
+    file = folder / "out" / "model" / "recommender.tacit"
+    stranger = json.loads(invoke("recommend", file, "--ratings", tmp_path / "my.csv", "--top", 4, "--json").output)
+    assert [entry["item"] for entry in stranger] == [item for item, _ in model.recommend_for(["film 1", "film 4"], 4)]
+    shown = invoke("recommend", file, "--ratings", tmp_path / "my.csv", "--top", 4)
+    assert "score" in shown.output
+
+
+def test_an_implicit_fit_without_privacy_with_weights(clicks, tmp_path):
+    folder, _, _ = clicks
+    arguments = ["fit", "recommend", folder / "clicks.csv", "--implicit", "--columns", "user,item,plays"]
+    found = invoke(*arguments, "--weighting", "linear", "--output", tmp_path / "out", "--json")
+    assert found.exit_code == 0, found.exception
+    assert set(json.loads(found.output)["scores"]) == {"fitted", "the most popular items"}
+    assert tacit.load(tmp_path / "out" / "model" / "recommender.tacit").weighting == "linear"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--implicit", "--epsilon", "1"], "a catalogue of all items"),
+        (["--implicit", "--features", "genre"], "--features together with"),
+        (["--implicit", "--columns", "user"], "two or three column names"),
+        (["--implicit", "--columns", "user,film"], "columns user, film"),
+        (["--implicit", "--held-out", "1"], "between 0 and 1"),
+    ],
+)
+def test_refused_implicit_fits(clicks, tmp_path, arguments, message):
+    folder, _, _ = clicks
+    found = invoke("fit", "recommend", folder / "clicks.csv", *arguments, "--output", tmp_path / "out")
+    assert isinstance(found.exception, InvalidInputError)
+    assert message in str(found.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_whether_two_ids_are_one_user_does_not_depend_on_other_users(tmp_path):
+    """Inferred types would: one id of text in the file makes 07 and 7 two users, which were one."""
+    lines = "user,item,rating\n07,1,3\n7,2,4\n"
+    (tmp_path / "numbers.csv").write_text(lines)
+    (tmp_path / "text.csv").write_text(lines + "ann,1,5\n")
+    catalogue = polars.Series("item", [1, 2])
+    for name in ("numbers.csv", "text.csv"):
+        found = read_ratings_file(tmp_path / name, "user,item,rating", catalogue)
+        assert found["user"].to_list()[:2] == ["07", "7"]
+        assert found["item"].to_list()[:2] == [1, 2]

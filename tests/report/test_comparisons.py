@@ -1,4 +1,4 @@
-"""What the commands do, called as a notebook calls it."""
+"""The functions behind the commands, called as in a notebook."""
 
 import json
 
@@ -9,7 +9,7 @@ import pytest
 
 import tacit
 from tacit.data import make_coupled, make_images, make_ratings
-from tacit.errors import InvalidInputError
+from tacit.errors import InvalidInputError, PrivacyWarning
 from tacit.privacy import Ledger
 from tacit.report import (
     compare_coupled,
@@ -36,6 +36,7 @@ def shown(result):
     return html
 
 
+@pytest.mark.slow
 def test_a_notebook_gets_models_measures_curves_and_the_guarantee(private_nmf):
     assert private_nmf.guarantee is private_nmf.model.guarantee_
     assert private_nmf.guarantee.epsilon <= 2
@@ -102,6 +103,7 @@ def test_without_epsilon_the_split_repeats_and_there_is_no_private_fit():
     assert not first.guarantee.holds
 
 
+@pytest.mark.slow
 def test_recommenders(tmp_path):
     found = compare_recommenders(
         pd.DataFrame(RATINGS.to_dict(as_series=False)), 3, epsilon=8.0, catalogue=range(20), other_epsilons=(4.0,)
@@ -134,6 +136,7 @@ def test_components(kind):
     assert "Singular values" not in hidden.report.html()
 
 
+@pytest.mark.slow
 def test_coupled_relations():
     data = make_coupled(mean_count=1.0, random_state=4)
     relations = [
@@ -141,14 +144,15 @@ def test_coupled_relations():
         tacit.Relation(data.features, "jr,fr->jf", ("place", "feature"), name="about"),
     ]
     found = compare_coupled(relations, 3, names={"activity": list("abcdef")}, max_iter=30)
-    assert set(found.top()) == {"activity"}
-    assert set(found.measures["about"]) == {"coupled", "alone"}
+    assert set(found.summary["top"]) == {"activity"}
+    assert set(found.measures["about"]) == {"coupled", "alone", "constant"}
     assert "Held-out cells" in shown(found)
     assert compare_coupled(relations, 3, held_out=0, max_iter=10).measures == {}
     with pytest.raises(InvalidInputError, match="'most'"):
         compare_coupled(relations, 3, most=3)
 
 
+@pytest.mark.slow
 def test_networks():
     pytest.importorskip("torch", reason="torch is not installed")
     random = np.random.default_rng(0)
@@ -169,9 +173,10 @@ def test_networks():
         compare_networks(rows, labels, target_range=(0, 1), **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [None, 4.0])
 def test_nothing_held_out_is_no_failure(epsilon):
-    """Of few rows none may be held out; a private fit must not fail for it after the charge."""
+    """With few rows, possibly none is held out; a private fit must not fail for this after the charge."""
     found = compare_nmf(IMAGES[:50], 2, epsilon=epsilon, held_out=1e-9)
     assert "held-out error" not in found.measures
     assert found.report.html()
@@ -182,8 +187,24 @@ def test_nothing_held_out_is_no_failure(epsilon):
     assert rated.report.html()
 
 
+@pytest.mark.slow
 def test_the_demonstration_compares_with_the_truth(tmp_path):
     found = demonstrate(Ledger(tmp_path / "ledger.db"), n_images=400)
     assert found.measures["without privacy"] > found.curves[0.1]
     assert found.ledger_entries == 2
     assert "The images are synthetic" in shown(found)
+
+
+def test_a_frontier_that_fails_does_not_lose_a_model_that_was_paid_for(monkeypatch, tmp_path):
+    def broken(*_, **__):
+        raise ValueError("4711")
+
+    monkeypatch.setattr("tacit.report.synthetic_frontier.synthetic_parts", broken)
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("rows", epsilon=2.0, delta=1e-6)
+    with pytest.warns(PrivacyWarning, match="could not be drawn") as caught:
+        found = compare_nmf(IMAGES[:200], 2, epsilon=1.0, frontier=True, ledger=ledger, dataset="rows")
+    assert found.frontier is None
+    assert found.model.guarantee_.holds
+    assert len(ledger.history("rows")) == 1
+    assert not any("4711" in str(one.message) for one in caught)

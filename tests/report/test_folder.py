@@ -1,4 +1,4 @@
-"""The folder of a result: claimed before anything is charged, and left as it was if the fit fails."""
+"""The folder of a result: created before any charge, and unchanged if the fit fails."""
 
 import threading
 

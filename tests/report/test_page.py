@@ -1,4 +1,4 @@
-"""Reports are self-contained and escape what users write."""
+"""Reports are self-contained and escape users' text."""
 
 import re
 from html.parser import HTMLParser
@@ -8,7 +8,7 @@ import pytest
 
 from tacit.privacy import GaussianRelease, Guarantee
 from tacit.report import Report
-from tacit.report.figures import frontier, image_rows
+from tacit.report.figures import distributions, frontier, gains_by_size, image_rows
 
 
 class Seen(HTMLParser):
@@ -63,3 +63,22 @@ def test_the_same_figure_gives_the_same_file():
         return re.sub(r'(id|href|url\()[="#(]*[\w#-]+', "", report.html())
 
     assert draw() == draw()
+
+
+def test_gains_of_parties_are_drawn_over_their_sizes():
+    lines = {"k = 5": {900: 5.0, 60: 33.0, 390: 12.5}, "k = 10": {60: 34.0, 900: 6.5}}
+    axis = gains_by_size(lines, size_name="users", value_name="gain").axes[0]
+    drawn = {line.get_label(): line for line in axis.lines if line.get_label() in lines}
+    assert list(drawn["k = 5"].get_xdata()) == [60, 390, 900]
+    assert list(drawn["k = 5"].get_ydata()) == [33.0, 12.5, 5.0]
+    assert axis.get_xscale() == "log"
+
+
+def test_the_axes_of_dates_show_dates():
+    days = np.array([[18262.0], [18300.0], [18627.0]])  # 2020-01-01 and later
+    figure = distributions(["visit"], days, days, dates=["visit"])
+    shown = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert shown[0] == "2020-01-01"
+    assert all(re.fullmatch(r"2020-\d\d-\d\d", label) for label in shown)
+    numbers = distributions(["visit"], days, days)
+    assert not any("-" in label.get_text() for label in numbers.axes[0].get_xticklabels())

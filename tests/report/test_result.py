@@ -1,13 +1,20 @@
-"""What the functions behind the commands return: values, a page, and files."""
+"""The results of the functions behind the commands: values, a page, and files."""
 
+import dataclasses
+import importlib
+import inspect
 import json
+import pkgutil
 
 import pytest
 
+import tacit.report
 from tacit.cli.output import check_output_file
 from tacit.errors import InvalidInputError
 from tacit.report import Report
-from tacit.report.result import Result
+from tacit.report.result import Result, Shown
+
+MODULES = [importlib.import_module(f"tacit.report.{one.name}") for one in pkgutil.iter_modules(tacit.report.__path__)]
 
 
 def test_a_result_is_shown_in_a_notebook_and_written(tmp_path):
@@ -34,3 +41,27 @@ def test_an_output_file_that_exists_or_cannot_be_written_is_refused(tmp_path):
     for path in (tmp_path, taken / "b.csv"):
         with pytest.raises(InvalidInputError, match="an output file that can be written"):
             check_output_file(path, overwrite=True)
+
+
+RESULTS = [
+    cls
+    for module in MODULES
+    for _, cls in inspect.getmembers(module, inspect.isclass)
+    if issubclass(cls, Shown) and dataclasses.is_dataclass(cls)
+]
+
+
+@pytest.mark.parametrize("cls", sorted(set(RESULTS), key=lambda cls: cls.__name__), ids=lambda cls: cls.__name__)
+def test_the_repr_of_a_result_says_what_it_is_and_holds_no_values(cls):
+    """People paste reprs into messages and logs; the values of these results are for the holder only."""
+    result = object.__new__(cls)
+    for field in dataclasses.fields(cls):
+        object.__setattr__(result, field.name, {"secret": 8675309})
+    assert repr(result) == str(result)
+    assert "8675309" not in repr(result)
+    assert cls.__name__ in repr(result)
+    assert ".summary" in repr(result)
+
+
+def test_all_kinds_of_results_are_tested():
+    assert len(set(RESULTS)) >= 10

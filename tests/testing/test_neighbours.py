@@ -37,6 +37,7 @@ def test_a_sound_program_passes(neighbour):
     assert 0 < report.largest <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbour", NEIGHBOURS.values(), ids=NEIGHBOURS)
 def test_a_sound_sampled_program_passes(neighbour):
     fit = fit_with(lambda data: mean_program(data, rate=0.5), steps=[Step(3, sampling_rate=0.5)])
@@ -85,6 +86,7 @@ def test_planted_bugs_are_found_even_when_an_ordinary_row_is_removed(program):
         check_neighbours(fit_with(program), X, X[:-1])
 
 
+@pytest.mark.slow
 def test_a_sample_that_is_drawn_but_not_used_is_found():
     with pytest.raises(PrivacyViolationError, match="not in the sample"):
         check_neighbours(fit_with(sample_ignored, steps=[Step(2, sampling_rate=0.5)]), X, X[:-1])
@@ -99,7 +101,7 @@ def test_a_statistic_in_the_clear_is_found():
 
 
 def test_a_way_around_the_program_is_found():
-    """A fit that looks at the data outside its program is seen by what it releases."""
+    """A fit that reads the data outside its program is detected by its release."""
     sound = fit_with(mean_program)
 
     def fit(data):
@@ -151,6 +153,7 @@ def sampled_twice(used_in_first, clipped_in_second):
     return fit_with(program, steps=[Step(6, sampling_rate=0.1)])
 
 
+@pytest.mark.slow
 def test_both_parities_of_sampled_steps_are_seen():
     """A bug that shows only while the unit is out of the even samples, or only while it is in the odd ones."""
     far = np.vstack([X, FAR])
@@ -160,6 +163,7 @@ def test_both_parities_of_sampled_steps_are_seen():
             check_neighbours(sampled_twice(*bugs), X, far)
 
 
+@pytest.mark.slow
 def test_a_single_sampled_sum_that_ignores_its_sample_is_found():
     def program(X):
         yield Sample(len(X), 0.1)

@@ -1,4 +1,4 @@
-"""`tacit budget`: open a data set's account, see what is left and what was charged, check the record."""
+"""`tacit budget`: open a data set's account, show its budget and charges, verify the ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
 
 app = typer.Typer(
-    help="The privacy budgets of data sets: open an account, see what is left, check the record.", no_args_is_help=True
+    help="The privacy budgets of data sets: open an account, show what is left, verify the ledger.",
+    no_args_is_help=True,
 )
 
 LEDGER = typer.Option(Path("tacit-ledger.db"), "--ledger", envvar="TACIT_LEDGER", help="The ledger's file.")
@@ -37,7 +38,7 @@ def open_account(
 ) -> None:
     """Open an account for a data set."""
     dataset = _dataset(name, data)
-    # a wrong number must not leave an empty ledger behind: check before the file is made
+    # checked before the file is created, so that a wrong number does not leave an empty ledger
     from tacit.validation import check_delta, check_epsilon
 
     check_epsilon(epsilon)
@@ -53,8 +54,8 @@ def open_account(
 def show(ledger: Path = LEDGER, as_json: bool = JSON) -> None:
     """Show every data set's budget, what is spent, and the largest epsilon that still fits.
 
-    What still fits is the epsilon of one more full-batch Gaussian release at the account's delta. It is more than the
-    budget less what is spent, because charges compose to less than their sum.
+    The last is the epsilon of one more full-batch Gaussian release at the account's delta. It is more than the budget minus
+    what is spent, because charges compose to less than their sum.
     """
     from tacit.privacy.rounding import exact, rounded_down, rounded_up
 
@@ -92,7 +93,7 @@ def show(ledger: Path = LEDGER, as_json: bool = JSON) -> None:
 
 @app.command("history")
 def history(name: str | None = NAME, data: Path | None = DATA, ledger: Path = LEDGER, as_json: bool = JSON) -> None:
-    """List what a data set was charged with."""
+    """List the charges of a data set."""
     from tacit.privacy.rounding import rounded_up
 
     charges = _ledger(ledger).history(_dataset(name, data))
@@ -129,7 +130,7 @@ def verify(
         print_json({"entries": entries, "head": book.head, "verified": True})
     else:
         typer.echo(f"{entries} entries verify; head {book.head}")
-        typer.echo("Note the head elsewhere: only that shows if the whole file is replaced.")
+        typer.echo("Note the head elsewhere: only with it can you detect that the whole file was replaced.")
 
 
 def _ledger(path: Path, *, create: bool = False) -> Ledger:
@@ -143,7 +144,7 @@ def _dataset(name: str | None, data: Path | None) -> str:
         raise InvalidInputError(
             "a data set's name, or --data with its file",
             words("both" if name is not None else "neither"),
-            "Name the account, or let the content of a file name it.",
+            "Give the name of the account, or a file whose content names it.",
         )
     if name is not None:
         return name
@@ -153,13 +154,13 @@ def _dataset(name: str | None, data: Path | None) -> str:
 
 
 def account(ledger: Path | None, dataset: str | None, data: Path, *, private: bool = True) -> dict[str, Any]:
-    """Return the parameters by which an estimator charges a ledger; the account must exist.
+    """Return the parameters with which an estimator charges a ledger; the account must exist.
 
-    The account is named as `tacit budget open` names it: by its name, or by the content of the whole of `data`. The
-    fingerprint is a hash of private data: it must not be written to anything that is passed on.
+    The account has the name that `tacit budget open` gives it: its own name, or the fingerprint of the whole of `data`. The
+    fingerprint is a hash of private data, and must not be written to anything that is passed on.
 
-    A fit that is not private cannot be charged. A ledger or an account that was given for one is refused; a ledger that
-    TACIT_LEDGER names for all commands is not.
+    A fit that is not private cannot be charged. A ledger or an account that was given for one is refused; a ledger from
+    TACIT_LEDGER, which is for all commands, is ignored.
     """
     if ledger is None and dataset is not None:
         raise InvalidInputError(
@@ -169,7 +170,7 @@ def account(ledger: Path | None, dataset: str | None, data: Path, *, private: bo
         if dataset is not None or (ledger is not None and str(ledger) != os.environ.get("TACIT_LEDGER")):
             raise InvalidInputError(
                 "a private fit (--epsilon) with --ledger or --dataset",
-                words("one without privacy, whose cost no ledger can count"),
+                words("one without privacy, which cannot be charged"),
                 "Make the fit private, or leave the ledger out.",
             )
         return {}

@@ -38,17 +38,18 @@ def demo(
         for ending in ("", "-wal", "-shm"):
             (output / f"{LEDGER_NAME}{ending}").unlink(missing_ok=True)
         ledger = Ledger(output / LEDGER_NAME)
-        found = demonstrate(ledger, epsilon=epsilon, delta=delta, n_images=images, progress=advance)
+        result = demonstrate(ledger, epsilon=epsilon, delta=delta, n_images=images, progress=advance)
         advance("writing the report")
-        found.write(output)
+        result.write(output)
     if as_json:
-        print_json(found.summary)
+        print_json(result.summary)
         return
     typer.echo("")
     typer.secho("Guarantee", bold=True)
-    typer.echo(str(found.guarantee))
+    typer.echo(str(result.guarantee))
     typer.echo("")
     typer.secho("What privacy cost", bold=True)
-    for line in found.lines():
+    for line in result.lines():
         typer.echo(line)
     typer.echo(f"Report: {output / 'report.html'}")
+    typer.echo("With your own data, in a browser: pip install 'tacit[app]', then tacit app FOLDER")

@@ -10,15 +10,19 @@ import typer
 from tacit.cli import options
 from tacit.cli.budget import account
 from tacit.cli.output import progress, show_fit
-from tacit.cli.prepare import image_shape_of, range_of
-from tacit.cli.read_labelled import Labelled, labels_among, read_classes, read_labelled, read_ranges
+from tacit.cli.read import (
+    Labelled,
+    chosen_columns,
+    feature_range_of,
+    image_shape_of,
+    labels_among,
+    range_of,
+    read_classes,
+    read_labelled,
+)
 from tacit.errors import InvalidInputError, parameter, words
 
 DATA = typer.Argument(help="A csv or parquet table, an npz archive, or a folder of images with one folder per class.")
-FEATURE_RANGE = typer.Option(
-    None,
-    help="Public range of the features: of all, as in 0:255, or a table with the columns name, low, high.",
-)
 CLASSES = typer.Option(
     None, help="All classes, as in a,b,c, or a file with one per line: public, and needed with --epsilon."
 )
@@ -32,16 +36,30 @@ def neural(
     epsilon: float | None = typer.Option(
         None, help="Total privacy loss of an example; without it there is no privacy."
     ),
-    delta: float = typer.Option(1e-6, help="Failure probability."),
-    hidden: str = typer.Option("100", help="Widths of the hidden layers, as 1000 or 200,100; none for a linear model."),
+    delta: float = options.DELTA,
+    hidden: str = typer.Option(
+        "auto",
+        help="Widths of the hidden layers, as 100 or 200,100; none for a linear model; auto: none behind scattering.",
+    ),
     method: str = typer.Option("dropout", help="dropout, sgld or dp-sgd."),
-    features: str = typer.Option("none", help="scattering: a fixed front end for images that has seen no data."),
+    features: str = typer.Option(
+        "auto", help="Front end: scattering (fixed, not fitted to data), none, or auto: scattering for images."
+    ),
     image_shape: str | None = options.IMAGE_SHAPE,
-    feature_range: str | None = FEATURE_RANGE,
-    epochs: float = typer.Option(10.0, help="Passes over the data."),
-    sampling_rate: float = typer.Option(0.1, help="Probability with which each example takes part in a step."),
+    feature_range: str | None = options.FEATURE_RANGE,
+    columns: str | None = options.COLUMNS,
+    drop: str | None = options.DROP,
+    missing: str = options.MISSING,
+    epochs: float | None = typer.Option(
+        None,
+        help="Passes over the data. If neither this nor --sampling-rate is given: 100 steps, at a rate for the budget.",
+    ),
+    sampling_rate: float | None = typer.Option(
+        None, help="Probability with which each example takes part in a step; 0.1 if only --epochs is given."
+    ),
     clip: float = typer.Option(1.0, help="Largest norm of one example's gradient."),
     step_size: float | None = typer.Option(None, help="Size of the first step; 2 for classes, 0.5 for numbers."),
+    frontier: bool = options.FRONTIER,
     held_out: float = typer.Option(0.2, help="Fraction of the examples to hold out of the fit."),
     seed: int = options.SPLIT_SEED,
     output: Path = typer.Option(Path("tacit-neural"), help="Folder to write to."),  # noqa: B008
@@ -52,7 +70,7 @@ def neural(
 ) -> None:
     """Learn classes, or with --label-range numbers; with --epsilon the network may be released.
 
-    Writes model/network.tacit (all that may be passed on), result.json and report.html (for the holder).
+    Writes model/network.tacit (the only file that may be passed on), result.json and report.html (for the holder).
     """
     from tacit.neural.requirement import require_torch
     from tacit.report import ResultFolder, compare_networks
@@ -70,13 +88,14 @@ def neural(
         **({} if step_size is None else {"step_size": step_size}),
     }
     target_range = None if label_range is None else range_of(label_range, "--label-range")
-    stages = 3 + REPORTS_PER_TRAINING * (1 if epsilon is None else 2)
-    with ResultFolder(output, overwrite=overwrite), progress(stages, quiet=as_json) as advance:
+    stages = 3 + REPORTS_PER_TRAINING * (1 if epsilon is None else 2) + (epsilon is not None and frontier)
+    with ResultFolder(output, overwrite=overwrite, data=data), progress(stages, quiet=as_json) as advance:
         advance("reading the data")
         spending = account(ledger, dataset, data, private=epsilon is not None)
-        rows = read_labelled(data, label)
+        chosen = chosen_columns(columns, drop, missing, private=epsilon is not None)
+        rows = read_labelled(data, label, chosen)
         named = None if classes is None else read_classes(classes)
-        found = compare_networks(
+        result = compare_networks(
             rows.X,
             rows.y if named is None else labels_among(rows.y, named),
             classes=named,
@@ -84,6 +103,7 @@ def neural(
             epsilon=epsilon,
             delta=delta,
             held_out=held_out,
+            frontier=frontier,
             **spending,
             random_state=seed,
             progress=advance,
@@ -92,29 +112,31 @@ def neural(
             **settings,
         )
         advance("writing the report")
-        found.write(output)
-    show_fit(found, output, as_json=as_json)
+        result.write(output)
+    show_fit(result, output, as_json=as_json)
 
 
 def _feature_range(rows: Labelled, given: str | None, *, private: bool) -> Any:
     if given is not None:
-        return read_ranges(Path(given), rows.names) if Path(given).exists() else range_of(given, "--feature-range")
+        return feature_range_of(given, rows.names)
     if rows.feature_range is not None:
         return rows.feature_range
     if private:
         raise InvalidInputError(
             "the public range of the features for a private fit",
-            words("none: a range computed from the private rows would be a release that nobody paid for"),
+            words("none, and the range of the private rows is private"),
             "Give --feature-range LOW:HIGH, or a file with one line per column.",
         )
     least, greatest = rows.X.min(axis=0), rows.X.max(axis=0)
     return least, least + (greatest - least) + (greatest == least)
 
 
-def _widths(text: str) -> tuple[int, ...]:
+def _widths(text: str) -> tuple[int, ...] | None:
+    if text == "auto":
+        return None
     try:
         return () if text == "none" else tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InvalidInputError(
-            "widths as in 200,100, or none", parameter(text), "Give --hidden WIDTH[,WIDTH...]."
+            "widths as in 200,100, or none, or auto", parameter(text), "Give --hidden WIDTH[,WIDTH...]."
         ) from None

@@ -1,66 +1,154 @@
-"""`tacit fit recommend`: a recommender from a file of ratings, private for users when --epsilon is given."""
+"""`tacit fit recommend`: a recommender from a file of ratings or interactions, private for users when --epsilon is given."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.cli import options
+from tacit.cli import options, partitions
 from tacit.cli.budget import account
 from tacit.cli.output import progress, show_fit
-from tacit.cli.prepare import range_of
-from tacit.cli.read_ratings import read_catalogue, read_ratings_file
+from tacit.cli.read import (
+    HISTORIES,
+    column_names,
+    item_type_of,
+    range_of,
+    read_budgets,
+    read_catalogue,
+    read_item_features,
+    read_ratings_file,
+    write_histories,
+)
+from tacit.errors import InvalidInputError, words
 
-DATA = typer.Argument(help="A csv or parquet file with one row per rating.")
+if TYPE_CHECKING:
+    from tacit.report.result import FitResult
+
+DATA = typer.Argument(
+    help="A csv or parquet file with one row per rating, or per interaction; or files, as in 'ratings/*.parquet'."
+)
 CATALOGUE = typer.Option(
     None, help="File with all items, rated or not: public. A table with the column of items, or one item per line."
 )
-OTHER_EPSILONS = (0.25, 0.5, 2.0, 4.0)
-"""Multiples of epsilon at which the recommender is fitted too, to draw what privacy costs."""
 
 
 def recommend(
     data: Path = DATA,
     epsilon: float | None = typer.Option(None, help="Total privacy loss of a user's whole history; without it none."),
-    delta: float = typer.Option(1e-5, help="Failure probability."),
+    epsilon_column: str | None = typer.Option(
+        None,
+        help="In place of --epsilon: column of the file with each user's own epsilon (public), inf for volunteers.",
+    ),
+    delta: float = options.DELTA,
     catalogue: Path | None = CATALOGUE,
-    factors: int = typer.Option(16, help="Most factors."),
-    rating_range: str = typer.Option("1:5", help="Least and greatest rating there are (public), as in 1:5."),
-    columns: str = typer.Option("user,item,rating", help="The file's columns for users, items and ratings."),
-    held_out: float = typer.Option(0.1, help="Fraction of the ratings to hold out of the fit."),
-    frontier: bool = typer.Option(True, help="Also fit at other epsilons, to draw what privacy costs."),
+    factors: int = typer.Option(16, help="Maximum number of factors."),
+    rating_range: str = typer.Option("1:5", help="Least and greatest possible rating (public), as in 1:5."),
+    implicit: bool = typer.Option(False, "--implicit", help="Rows are clicks, plays or purchases, not ratings."),
+    features: str | None = typer.Option(None, help="With --implicit: columns of the catalogue with public features."),
+    weighting: str = typer.Option("log", help="With --implicit: what a weight counts; log, linear or binary."),
+    length: int = typer.Option(20, help="With --implicit: length of the lists that are measured."),
+    columns: str | None = typer.Option(
+        None, help="The file's columns: user,item,rating, or user,item[,weight] with --implicit."
+    ),
+    held_out: float = typer.Option(
+        0.1, help="Fraction of the ratings (with --implicit: users) to hold out of the fit."
+    ),
+    frontier: bool = options.FRONTIER,
     seed: int = typer.Option(0, help="Seed of the split, without --epsilon."),
     output: Path = typer.Option(Path("tacit-recommend"), help="Folder to write to."),  # noqa: B008
     overwrite: bool = options.OVERWRITE,
     ledger: Path | None = options.LEDGER,
     dataset: str | None = options.DATASET,
+    scheduler: str | None = partitions.SCHEDULER,
+    workers: int | None = partitions.WORKERS,
+    blocks: int = partitions.BLOCKS,
+    resident: int | None = partitions.RESIDENT,
+    checkpoint: Path | None = partitions.CHECKPOINT,
+    dashboard: bool = partitions.DASHBOARD,
     as_json: bool = options.JSON,
 ) -> None:
-    """Learn to recommend; with --epsilon the items' side may be released, and users' own factors never are.
+    """Fit a recommender; with --epsilon the items' factors may be released. Users' own factors are never released.
 
-    Writes model/recommender.tacit (all that may be passed on), result.json and report.html (for the holder).
+    Writes model/recommender.tacit (the only file that may be passed on), result.json, report.html and histories.parquet (for
+    the holder): the last is a copy of what was read, by user, from which `tacit recommend` reads one user.
     """
-    from tacit.report import ResultFolder, compare_recommenders
+    from tacit.factor import PrivateImplicitRecommender, PrivateRecommender
+    from tacit.report import ResultFolder, compare_implicit, compare_recommenders
 
-    with ResultFolder(output, overwrite=overwrite), progress(6, quiet=as_json) as advance:
-        advance("reading the ratings")
-        spending = account(ledger, dataset, data, private=epsilon is not None)
-        items = None if catalogue is None else read_catalogue(catalogue, columns)
-        found = compare_recommenders(
-            read_ratings_file(data, columns, items),
-            factors,
-            epsilon=epsilon,
-            delta=delta,
-            rating_range=range_of(rating_range, "--rating-range"),
-            catalogue=None if items is None else items.to_list(),
-            held_out=held_out,
-            other_epsilons=[epsilon * part for part in OTHER_EPSILONS] if epsilon is not None and frontier else (),
-            **spending,
-            random_state=seed,
-            source={"data": str(data.resolve()), "columns": columns},
-            progress=advance,
+    columns = columns or ("user,item" if implicit else "user,item,rating")
+    if features is not None and (not implicit or catalogue is None):
+        raise InvalidInputError(
+            "--features together with --implicit and --catalogue",
+            words("without one of them"),
+            "The features of items are columns of the catalogue's table.",
         )
+    parts = partitions.Partitioned(data, scheduler, workers, blocks, resident, checkpoint, dashboard)
+    if epsilon_column is not None and (implicit or epsilon is not None or parts.wanted):
+        raise InvalidInputError(
+            "--epsilon-column for ratings in one file, without --epsilon",
+            words("--implicit, --epsilon or partitions"),
+            "Give one epsilon for all users, or a column with each user's own; with --implicit one for all.",
+        )
+    private = epsilon is not None or epsilon_column is not None
+    if overwrite:  # an earlier fit's copy of its ratings must not outlive it
+        (output / HISTORIES).unlink(missing_ok=True)
+    if parts.wanted:
+        if frontier:
+            raise partitions.whole_data_only("--frontier")
+        if epsilon is None or catalogue is None:
+            raise InvalidInputError(
+                "--epsilon and --catalogue for ratings in partitions",
+                words("a fit without one of them"),
+                "A recommender without privacy is fitted in memory; all items must be known in advance.",
+            )
+        items = read_catalogue(catalogue, columns, implicit=implicit)
+        settings: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "catalogue": items.to_list()}
+        settings |= parts.spending(ledger, dataset, private=True)
+        model: Any
+        if implicit:
+            given = None if features is None else read_item_features(catalogue, columns, features, implicit=True)
+            model = PrivateImplicitRecommender(weighting=weighting, features=given, **settings)
+        else:
+            model = PrivateRecommender(factors, rating_range=range_of(rating_range, "--rating-range"), **settings)
+        return parts.fit(
+            model,
+            "recommender",
+            output,
+            overwrite=overwrite,
+            as_json=as_json,
+            stages=partitions.STAGES,
+            columns=column_names(columns, implicit=implicit),
+            item_type=item_type_of(items),
+        )
+    with ResultFolder(output, overwrite=overwrite, data=data), progress(6, quiet=as_json) as advance:
+        advance("reading the interactions" if implicit else "reading the ratings")
+        spending = account(ledger, dataset, data, private=private)
+        items = None if catalogue is None else read_catalogue(catalogue, columns, implicit=implicit)
+        frame = read_ratings_file(data, columns, items, implicit=implicit)
+        common: dict[str, Any] = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "catalogue": None if items is None else items.to_list(),
+            "held_out": held_out,
+            "frontier": frontier,
+            **spending,
+            "random_state": seed,
+            "source": {"data": str(data.resolve()), "columns": columns},
+            "progress": advance,
+        }
+        result: FitResult
+        if implicit:
+            shared = None
+            if features is not None and catalogue is not None:
+                shared = read_item_features(catalogue, columns, features, implicit=True)
+            result = compare_implicit(frame, features=shared, weighting=weighting, k=length, **common)
+        else:
+            bounds = range_of(rating_range, "--rating-range")
+            budgets = None if epsilon_column is None else read_budgets(data, columns, epsilon_column)
+            result = compare_recommenders(frame, factors, rating_range=bounds, budgets=budgets, **common)
         advance("writing the report")
-        found.write(output)
-    show_fit(found, output, as_json=as_json)
+        result.write(output)
+        write_histories(frame, output)
+    return show_fit(result, output, as_json=as_json)

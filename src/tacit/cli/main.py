@@ -1,4 +1,4 @@
-"""The `tacit` command: one command a file; nothing heavy is imported before it is needed."""
+"""The `tacit` command. Slow imports are done by the commands that need them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from typing import NoReturn
 
 import typer
 
+from tacit.cli.app import app as pages
+from tacit.cli.apply import predict, transform
+from tacit.cli.audit import CONTEXT as AUDIT_CONTEXT
+from tacit.cli.audit import audit
 from tacit.cli.budget import app as budget
 from tacit.cli.calibrate import calibrate
 from tacit.cli.demo import demo
@@ -20,23 +24,30 @@ from tacit.cli.measure import app as measure
 from tacit.cli.parties import app as parties
 from tacit.cli.perturb import perturb
 from tacit.cli.recommend import recommend
+from tacit.cli.reproduce import reproduce
 from tacit.cli.tables import app as tables
+from tacit.cli.wording import OptionNames, in_options
 from tacit.errors import TacitError
 
 DEBUG = "TACIT_DEBUG"
 
 app = typer.Typer(
+    cls=OptionNames,
     name="tacit",
     help="Private matrix and tensor factorisation, with a guarantee that you can check.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 app.command()(demo)
 app.command()(recommend)
+app.command()(transform)
+app.command()(predict)
 app.command()(perturb)
 app.command()(calibrate)
+app.command()(reproduce)
+app.command(context_settings=AUDIT_CONTEXT)(audit)
+app.command(name="app")(pages)
 app.add_typer(fit, name="fit")
 app.add_typer(parties, name="parties")
 app.add_typer(tables, name="tables")
@@ -66,23 +77,23 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; an error is a message and an exit code, without a value of the data.
+    """Run the command line; an error prints a message without values of the data, and sets the exit code.
 
-    That holds for unexpected errors too, of which only the type and the place in the code are shown.
+    For unexpected errors, only the type and the place in the code are shown.
     """
-    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # without the line of the source
+    warnings.formatwarning = lambda message, *_: f"warning: {in_options(str(message))}\n"  # without the source's line
     try:
         app()
     except TacitError as error:
         _fail(error, str(error), error.fix, error.exit_code)
     except BrokenPipeError:
-        sys.exit(141)  # the reader went away, as after `| head`: what a shell reports for it
+        sys.exit(141)  # the reader has ended, as after `| head`: the code that a shell reports for it
     except OSError as error:  # without the path, which may be that of a person's record
         fix = "Check that the paths of the command can be read and written, and that the disk is not full."
         _fail(error, f"{error.strerror or type(error).__name__}. {fix}", fix, 1)
     except (SystemExit, KeyboardInterrupt):
         raise
-    except BaseException as error:  # also a panic of polars, which is no Exception
+    except BaseException as error:  # also a panic of polars, which is not an Exception
         from tacit import __version__
 
         fix = (
@@ -96,7 +107,7 @@ def _fail(error: BaseException, message: str, fix: str, exit_code: int) -> NoRet
     if os.environ.get(DEBUG) == "1":
         cause: BaseException | None = error
         while cause is not None:
-            cause.__suppress_context__ = False  # what `from None` keeps out of everybody else's sight
+            cause.__suppress_context__ = False  # show causes that `from None` hides
             cause = cause.__cause__ or cause.__context__
         traceback.print_exception(error)
     if "--json" in sys.argv:

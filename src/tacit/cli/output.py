@@ -1,4 +1,4 @@
-"""How commands print: tables for people, one JSON object for machines."""
+"""Output of commands: tables for people, one JSON object for programs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tacit.errors import InvalidInputError, parameter
+from tacit.progress import Told, show_progress
 
 if TYPE_CHECKING:
     from tacit.report.result import FitResult
@@ -24,10 +25,13 @@ def print_json(values: Any) -> None:
 
 
 def show_fit(result: FitResult, output: Path, *, as_json: bool) -> None:
-    """Print what a fit found, for the holder."""
+    """Print the result of a fit, for the holder."""
     if as_json:
         print_json(result.summary)
         return
+    for concern in result.concerns:
+        typer.secho("note: ", fg="yellow", bold=True, nl=False)
+        typer.echo(str(concern))
     typer.echo(str(result.guarantee))
     for line in result.lines():
         typer.echo(line)
@@ -35,7 +39,7 @@ def show_fit(result: FitResult, output: Path, *, as_json: bool) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table that fits the terminal; written to a file or a pipe it keeps its full width."""
+    """Print a table that fits the terminal; in a file or a pipe it has its full width."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -47,7 +51,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     for column in columns:
         table.add_column(column)
     for row in rows:
-        # as Text, not markup: names and purposes are the user's own words
+        # as Text, not markup: names and purposes come from the user
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
 
@@ -55,7 +59,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 def check_output_file(path: Path, *, overwrite: bool) -> None:
     """Raise if there is a file that the user did not ask to replace, or if the path cannot be written to.
 
-    Call it before any work: what was paid for must not be lost because its place is taken.
+    Call it before any work, so that a result that has cost a budget is not lost because it cannot be written.
     """
     if path.exists() and not overwrite:
         raise InvalidInputError(
@@ -74,7 +78,20 @@ def check_output_file(path: Path, *, overwrite: bool) -> None:
 
 @contextmanager
 def progress(stages: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Yield a function that names the next stage; a bar for people, nothing when `quiet`."""
+    """Yield a function to call with the name of each stage; it shows a progress bar, unless `quiet`.
+
+    If the environment variable TACIT_PROGRESS names a file, each stage is appended to it as a JSON object: the app reads it.
+    """
+    noted = os.environ.get("TACIT_PROGRESS")
+    if noted:
+        begun_before = itertools.count()
+
+        def note(stage: str) -> None:
+            with Path(noted).open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"stage": stage, "done": next(begun_before), "of": stages}) + "\n")
+
+        yield note
+        return
     if quiet:
         yield lambda stage: None
         return
@@ -87,11 +104,15 @@ def progress(stages: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
         TextColumn("{task.description}"),
     )
     with Progress(*columns) as bar:
-        task, begun = bar.add_task("starting", total=stages, done=0), itertools.count()
+        task, begun, current = bar.add_task("starting", total=stages, done=0), itertools.count(), ["starting"]
 
         def advance(stage: str) -> None:
-            done = next(begun)  # the first stage begins, and none is done
+            done, current[0] = next(begun), stage  # the first stage begins, and none is done
             bar.update(task, completed=done, done=done, description=stage)
 
-        yield advance
+        def detail(told: Told) -> None:
+            bar.update(task, description=f"{current[0]}: {told}")
+
+        with show_progress(detail):
+            yield advance
         bar.update(task, completed=stages, done=stages, description="done")

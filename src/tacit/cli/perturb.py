@@ -13,7 +13,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.budget import account
 from tacit.cli.output import check_output_file, print_json, print_table, progress
-from tacit.cli.read_table import read_table
+from tacit.cli.read import read_table
 from tacit.errors import InvalidInputError, parameter, words
 
 if TYPE_CHECKING:
@@ -23,12 +23,16 @@ TABLE = typer.Argument(help="The table: csv, csv.gz, tsv or parquet, with names 
 OUTPUT = typer.Option(Path("release.csv"), "--output", "-o", help="File to write the release to: csv or parquet.")
 REPORT = typer.Option(Path("tacit-perturb"), help="Folder for report.html and result.json, which are for the holder.")
 SETTINGS = typer.Option([], "--set", help="A further setting of the method, as in eta=0.2; may be repeated.")
+APPENDED = typer.Option(
+    None, help="The table released earlier; TABLE has the later rows. Give the method, its settings and --seed as then."
+)
 SCHEMA = typer.Option(None, help="private-table: public schema of the columns, toml or json; see tacit tables schema.")
 
 PRIVATE = "private-table"
 ALWAYS = {"table", "report", "overwrite", "as_json"}
 STATED = {"schema", "bounds", "integers", "categories"}
 USED_BY_PRIVATE = ALWAYS | STATED | {"method", "output", "label", "epsilon", "delta", "seed", "ledger", "dataset"}
+USED_BY_PRIVATE |= {"columns", "left_out", "missing"}
 USED_BY_COMPARE = ALWAYS | {
     *("compare", "label", "columns", "missing", "distortions", "epsilons", "delta", "clusters", "seed"),
     *("schema", "bounds", "integers"),
@@ -45,6 +49,7 @@ USED_BY_METHODS = ALWAYS | {
         "left_out",
         "missing",
         "settings",
+        "appended_to",
     ),
 }
 PARAMETERS = {"clusters": "n_clusters", "seed": "random_state", "hide": "hide"}
@@ -64,7 +69,11 @@ def perturb(
     unchanged: str | None = typer.Option(None, "--pass", help="Columns to release as they are, as in zip,date."),
     left_out: str | None = typer.Option(None, "--drop", help="Columns that are not released, as in name,id."),
     label: str | None = typer.Option(None, help="Column with classes: never changed, used by methods that need it."),
-    missing: str = typer.Option("refuse", help="Missing values: refuse, or fill by mean or median."),
+    missing: str = typer.Option(
+        "refuse",
+        help="Missing values: refuse, or fill by mean or median; private-table: refuse, or keep them as a value.",
+    ),
+    appended_to: Path | None = APPENDED,
     hide: str | None = typer.Option(None, help="hide-membership: rows to move, as in '3=anywhere else,7=2'."),
     settings: list[str] = SETTINGS,
     epsilon: float = typer.Option(1.0, help="private-table: total privacy loss."),
@@ -82,18 +91,18 @@ def perturb(
     epsilons: str = typer.Option("0.5,1,3,10", help="--compare: losses to try for the private table."),
     clusters: int = typer.Option(3, help="Number of clusters, for methods and measures that have them."),
     seed: int | None = typer.Option(
-        None, help="Makes the release repeatable. Whoever knows it can undo noise; that of private-table has no seed."
+        None, help="Makes the release reproducible. Anyone who knows it can undo noise; private-table's has no seed."
     ),
     output: Path = OUTPUT,
     report: Path = REPORT,
     overwrite: bool = options.OVERWRITE,
     as_json: bool = options.JSON,
 ) -> None:
-    """Release a table in changed form. Only private-table has a guarantee: measure the others before they leave.
+    """Perturb a table. Only private-table has a guarantee: measure the others before you pass them on.
 
-    Writes the release, and a folder with report.html and result.json, which are for the holder. A column leaves as it is only if
-    --pass or --label names it. private-table takes what is public about the columns from --schema or from --bounds, --integers
-    and --categories, and nothing of it from the rows.
+    Writes the release, and a folder with report.html and result.json, which are for the holder. A column is released unchanged
+    only if --pass or --label names it. private-table takes the public description of the columns from --schema or from
+    --bounds, --integers and --categories, and nothing of it from the rows.
     """
     _refuse_unused(context, method, compare)
     if compare:
@@ -121,12 +130,18 @@ def perturb(
     check_output_file(output, overwrite=overwrite)
     from tacit.report import ResultFolder, perturb_table, synthesize_table
 
-    with ResultFolder(report, overwrite=overwrite, model=False), progress(2, quiet=as_json) as advance:
+    with ResultFolder(report, overwrite=overwrite, model=False, data=table), progress(2, quiet=as_json) as advance:
         advance("releasing")
         if method == PRIVATE:
-            found = synthesize_table(
+            result = synthesize_table(
                 read_table(table, as_text=True),
-                _stated(schema, bounds, integers, categories),
+                _narrowed(
+                    _stated(schema, bounds, integers, categories),
+                    table,
+                    _names(columns),
+                    _names(left_out) or [],
+                    missing,
+                ),
                 epsilon=epsilon,
                 delta=delta,
                 label=label,
@@ -138,20 +153,23 @@ def perturb(
                 **dict(_setting(text) for text in settings),
                 **{"level": level, "target_distortion": target_distortion, "missing": missing},
                 **{"columns": _names(columns), "unchanged": _names(unchanged)},
-                **_own_options(method, clusters=clusters, seed=seed, hide=None if hide is None else _wishes(hide)),
+                **_own_options(method, clusters=clusters, seed=seed, hide=None if hide is None else _moves(hide)),
             }
-            frame = _with_text(read_table(table), table, given["unchanged"] or ())
-            found = perturb_table(frame, method, label=label, left_out=_names(left_out) or (), **given)
+            passed = given["unchanged"] or ()
+            if appended_to is not None:
+                given["appended_to"] = _with_text(read_table(appended_to), appended_to, passed)
+            frame = _with_text(read_table(table), table, passed)
+            result = perturb_table(frame, method, label=label, left_out=_names(left_out) or (), **given)
         advance("writing")
-        _write(found.table, output)
-        found.summary.update(table=str(table), output=str(output))
+        _write(result.table, output)
+        result.summary.update(table=str(table), output=str(output))
         if ledger is not None and method != PRIVATE:
-            found.summary["ledger"] = "Nothing is charged: this release has no guarantee, and no account covers it."
-        found.write(report)
-    if as_json:
-        print_json(found.summary)
+            result.summary["ledger"] = "Nothing is charged: this release has no guarantee, and no account covers it."
+        result.write(report)
+    if as_json:  # what is printed may be passed on; the comparison with the real rows stays in the report's folder
+        print_json({name: value for name, value in result.summary.items() if name != "compared"})
         return
-    _show_release(found.summary, report)
+    _show_release(result.summary, report)
 
 
 def _show_release(summary: dict[str, Any], folder: Path) -> None:
@@ -161,7 +179,7 @@ def _show_release(summary: dict[str, Any], folder: Path) -> None:
     for name, value in summary["measures"].items():
         typer.echo(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
     if summary["unchanged"]:
-        typer.echo(f"Released as they are: {', '.join(summary['unchanged'])}")
+        typer.echo(f"Released unchanged: {', '.join(summary['unchanged'])}")
     typer.echo(f"Release: {summary['output']}; report: {folder / 'report.html'}")
     if summary["method"] != PRIVATE:
         from tacit.report.tables import measure_options
@@ -173,11 +191,14 @@ def _compare(table: Path, *, folder: Path, overwrite: bool, as_json: bool, **set
     from tacit.report import ResultFolder
     from tacit.report.tables import N_COMPARED, compare_table
 
-    with ResultFolder(folder, overwrite=overwrite, model=False), progress(N_COMPARED, quiet=as_json) as advance:
-        found = compare_table(read_table(table), **settings, advance=advance)
-        found.write(folder)
+    with (
+        ResultFolder(folder, overwrite=overwrite, model=False, data=table),
+        progress(N_COMPARED, quiet=as_json) as advance,
+    ):
+        result = compare_table(read_table(table), **settings, advance=advance)
+        result.write(folder)
     if as_json:
-        print_json(found.summary)
+        print_json(result.summary)
         return
     rows = [
         [
@@ -187,10 +208,10 @@ def _compare(table: Path, *, folder: Path, overwrite: bool, as_json: bool, **set
             "" if point.leak is None else f"{point.leak:.3f}",
             point.note,
         ]
-        for point in found.releases
+        for point in result.releases
     ]
-    print_table(found.summary["title"], ["method", "setting", found.summary["utility"], "leak", ""], rows)
-    typer.echo(found.summary["verdict"])
+    print_table(result.summary["title"], ["method", "setting", result.summary["utility"], "leak", ""], rows)
+    typer.echo(result.summary["verdict"])
     typer.echo(f"Report: {folder / 'report.html'}")
 
 
@@ -200,10 +221,10 @@ def _refuse_unused(context: typer.Context, method: str, compare: bool) -> None:
     if compare:
         what, used = "--compare", USED_BY_COMPARE
     elif method != PRIVATE:
-        from tacit.perturb.registry import RELEASES, accepts
+        from tacit.perturb.registry import PERTURBATIONS, accepts
         from tacit.validation import check_choice
 
-        check_choice(method, "method", (*RELEASES, PRIVATE))
+        check_choice(method, "method", (*PERTURBATIONS, PRIVATE))
         used = USED_BY_METHODS | {name for name, setting in PARAMETERS.items() if accepts(method, setting)}
     given = [
         option.opts[0]
@@ -219,7 +240,7 @@ def _refuse_unused(context: typer.Context, method: str, compare: bool) -> None:
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
-    """Return whether an option stands on the command line, and not in the environment or nowhere."""
+    """Return whether an option was given on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -230,11 +251,11 @@ def _own_options(method: str, **given: Any) -> dict[str, Any]:
 
     return {PARAMETERS[name]: value for name, value in given.items() if accepts(method, PARAMETERS[name])} | (
         {"random_state": 0} if method == "hide-membership" and given["seed"] is None else {}
-    )  # the clusters of hide-membership must have the numbers that --hide uses
+    )  # the clusters of hide-membership need a seed, because --hide uses their numbers
 
 
 def _with_text(frame: Any, table: Path, names: Sequence[str]) -> Any:
-    """Return the frame with these columns as text where numbers would not be spelled as in the file: 01234 is not 1234."""
+    """Return the frame with these columns as text if numbers would change their spelling: 01234 is not 1234."""
     if not names:
         return frame
     text = read_table(table, as_text=True).select(name for name in names if name in frame.columns)
@@ -242,7 +263,7 @@ def _with_text(frame: Any, table: Path, names: Sequence[str]) -> Any:
 
 
 def _write(released: Any, output: Path) -> None:
-    """Write beside and rename: a crash leaves no half of a release that was paid for."""
+    """Write another file and rename it, so that a crash does not leave a part of a release that has cost a budget."""
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_name(output.name + ".partial")
     if output.name.lower().endswith(".parquet"):
@@ -253,14 +274,14 @@ def _write(released: Any, output: Path) -> None:
 
 
 def _stated(schema: Path | None, bounds: str | None, integers: str | None, categories: str | None) -> TableSchema:
-    """Return what the options say about the columns, together with the schema file if there is one."""
+    """Return the schema from the options, joined with the schema file if there is one."""
     from tacit.data.schema import CategoryColumn, IntegerColumn, NumberColumn, TableSchema
 
     whole, pairs = _names(integers) or [], _bounds(bounds)
-    strange = [name for name in whole if name not in pairs]
-    if strange:
+    unbounded = [name for name in whole if name not in pairs]
+    if unbounded:
         raise InvalidInputError(
-            "--integers to name columns of --bounds", words(", ".join(strange)), "Give their bounds too."
+            "--integers to name columns of --bounds", words(", ".join(unbounded)), "Give their bounds too."
         )
     columns: dict[str, ColumnSpec] = {}
     for name, (low, high) in pairs.items():
@@ -268,11 +289,43 @@ def _stated(schema: Path | None, bounds: str | None, integers: str | None, categ
     twice = [name for name in _categories(categories) if name in columns]
     if twice:
         raise InvalidInputError(
-            "each column in --bounds or in --categories", words(f"both for {', '.join(twice)}"), "Decide for one."
+            "each column in --bounds or in --categories", words(f"both for {', '.join(twice)}"), "Choose one."
         )
     columns |= {name: CategoryColumn(tuple(values)) for name, values in _categories(categories).items()}
     options = TableSchema(columns)
     return options if schema is None else TableSchema.load(schema).joined(options)
+
+
+def _narrowed(
+    schema: TableSchema, table: Path, columns: list[str] | None, left_out: list[str], missing: str
+) -> TableSchema:
+    """Return the schema of the columns to release; every other column of the table is left out."""
+    from dataclasses import replace
+
+    from tacit.data.files import read_columns
+    from tacit.data.schema import Quantity
+
+    if missing not in ("refuse", "keep"):
+        raise InvalidInputError(
+            "--missing to be refuse or keep for private-table",
+            parameter(missing),
+            "A mean or median would be computed from the private rows. With keep, missing is a value of its own.",
+        )
+    names = list(read_columns(table))
+    unknown = [name for name in (*(columns or ()), *left_out) if name not in names]
+    undeclared = [name for name in columns or () if name in names and name not in schema.columns]
+    if unknown or undeclared:
+        raise InvalidInputError(
+            "columns of the table in --columns and --drop, and those of --columns in the schema",
+            words(", ".join(unknown or undeclared)),
+            "Check the names; tacit tables schema drafts the schema of all columns.",
+        )
+    out = {name for name in names if name in left_out or (columns is not None and name not in columns)}
+    kept = {name: spec for name, spec in schema.columns.items() if name not in out}
+    if missing == "keep":
+        stated = {"missing": True}  # a field of every kind of quantity
+        kept = {name: replace(spec, **stated) if isinstance(spec, Quantity) else spec for name, spec in kept.items()}
+    return replace(schema, columns=kept, left_out=tuple(dict.fromkeys((*schema.left_out, *sorted(out)))))
 
 
 def _integer(value: float) -> int:
@@ -283,28 +336,28 @@ def _integer(value: float) -> int:
 
 def _bounds(text: str | None) -> dict[str, tuple[float, float]]:
     """Return bounds by column from text as in ``age=0:120,income=0:1e6``."""
-    found = {}
+    bounds = {}
     for part in _names(text) or []:
         name, _, pair = part.partition("=")
         low, _, high = pair.partition(":")
         try:
-            found[name.strip()] = float(low), float(high)
+            bounds[name.strip()] = float(low), float(high)
         except ValueError:
             raise InvalidInputError(
                 "bounds as in age=0:120,income=0:1e6", parameter(part), "Give NAME=LOW:HIGH."
             ) from None
-    return found
+    return bounds
 
 
 def _categories(text: str | None) -> dict[str, list[str]]:
-    """Return values by column from text as in ``sex=f|m``; they are text, and cells have to match them to the letter."""
-    found: dict[str, list[str]] = {}
+    """Return values by column from text as in ``sex=f|m``; they are text, and cells must match them exactly."""
+    categories: dict[str, list[str]] = {}
     for part in _names(text) or []:
         name, sign, values = part.partition("=")
         if not sign:
             raise InvalidInputError("categories as in sex=f|m,state=a|b", parameter(part), "Give NAME=VALUE|VALUE.")
-        found[name.strip()] = values.split("|")
-    return found
+        categories[name.strip()] = values.split("|")
+    return categories
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -313,14 +366,14 @@ def _names(text: str | None) -> list[str] | None:
 
 def _numbers(text: str, name: str) -> list[float]:
     try:
-        found = [float(part) for part in text.split(",")]
+        numbers = [float(part) for part in text.split(",")]
     except ValueError:
-        found = []
-    if not found or min(found) <= 0:
+        numbers = []
+    if not numbers or min(numbers) <= 0:
         raise InvalidInputError(
             f"{name} as positive numbers, as in 0.1,0.2", parameter(text), "Separate them by commas."
         )
-    return found
+    return numbers
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -335,11 +388,11 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _wishes(text: str) -> dict[int, Any]:
-    found: dict[int, Any] = {}
+def _moves(text: str) -> dict[int, Any]:
+    moves: dict[int, Any] = {}
     for part in text.split(","):
         row, _, target = (piece.strip() for piece in part.partition("="))
         if not row.isdigit() or not target:
             raise InvalidInputError("--hide as in '3=anywhere else,7=2'", parameter(part), "Give ROW=CLUSTER.")
-        found[int(row)] = int(target) if target.isdigit() else target
-    return found
+        moves[int(row)] = int(target) if target.isdigit() else target
+    return moves

@@ -8,32 +8,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.data import read_matrix, read_terms
-from tacit.data.files import existing_file, reading
-from tacit.data.frames import read_frame
-from tacit.errors import InvalidInputError, Undisclosed, parameter, words
+from tacit.data.files import existing_file, read_frame, reading
+from tacit.errors import InvalidInputError, Undisclosed, kind_of, parameter, words
 
 if TYPE_CHECKING:
     from tacit.factor import Relation
 
 RELATION_KEYS = {"name", "file", "columns", "einsum", "factors", "observed", "divergence", "dispersion"}
-TOP_KEYS = {"ranks", "relation", "names", "sizes", "model", "held_out", "seed"}
+TOP_KEYS = {"ranks", "relation", "names", "sizes", "model", "private", "held_out", "seed"}
 LISTS = {".csv", ".tsv", ".parquet"}
 
 
 @dataclass(frozen=True, repr=False)
 class Description(Undisclosed):
-    """What a TOML file describes.
+    """The content of a description.
 
     Parameters
     ----------
     relations : list of Relation
     names : dict of factor to list of str
-        Names of a factor's entities, where they are known.
+        Names of a factor's entities, if they are known.
     given : frozenset of str
-        The factors whose entities the description itself gives: all others were read off the data.
+        The factors whose entities the description itself gives; the others are inferred from the data.
     ranks : int or dict
     model : dict
         Other parameters of the model.
+    private : dict
+        Parameters of the private model.
     held_out : float
     seed : int
     """
@@ -43,27 +44,28 @@ class Description(Undisclosed):
     given: frozenset[str]
     ranks: Any
     model: dict[str, Any]
+    private: dict[str, Any]
     held_out: float
     seed: int
 
 
 def read_description(path: Path) -> Description:
-    """Read a description and the data files it names, which are looked for beside it."""
-    found = existing_file(path)
-    with reading(found, "a TOML file"):
-        text = found.read_text(encoding="utf-8")
+    """Read a description and its data files, whose paths are relative to it."""
+    file = existing_file(path)
+    with reading(file, "a TOML file"):
+        text = file.read_text(encoding="utf-8")
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:  # whose message has the place, and no more of the file than a character
-        raise InvalidInputError(f"{found} to be a TOML file", words(str(error)), "Correct that line.") from None
-    _check_keys(table, TOP_KEYS, f"{found.name}")
+    except tomllib.TOMLDecodeError as error:  # its message has the position, and at most one character of the file
+        raise InvalidInputError(f"{file} to be a TOML file", words(str(error)), "Correct that line.") from None
+    _check_keys(table, TOP_KEYS, f"{file.name}")
     entries = table.get("relation", [])
     if not isinstance(entries, list) or not entries:
-        raise InvalidInputError(f"[[relation]] sections in {found}", words("none"), "Describe at least one relation.")
+        raise InvalidInputError(f"[[relation]] sections in {file}", words("none"), "Describe at least one relation.")
     if "ranks" not in table:
-        raise InvalidInputError(f"ranks in {found}", words("none"), "Give ranks = 5, or ranks = { r = 5 }.")
-    names = {name: list(read_terms(found.parent / file)) for name, file in table.get("names", {}).items()}
-    opened = [_opened(entry, found.parent, place) for place, entry in enumerate(entries)]
+        raise InvalidInputError(f"ranks in {file}", words("none"), "Give ranks = 5, or ranks = { r = 5 }.")
+    names = {name: list(read_terms(file.parent / listed)) for name, listed in table.get("names", {}).items()}
+    opened = [_opened(entry, file.parent, place) for place, entry in enumerate(entries)]
     sizes = _sizes(table, opened, names)
     _collect_ids(opened, names)
     relations = [_relation(one, names) for one in opened]
@@ -74,7 +76,8 @@ def read_description(path: Path) -> Description:
         names,
         frozenset(sizes),
         table["ranks"],
-        dict(table.get("model", {})),
+        _section(table, "model"),
+        _section(table, "private"),
         float(table.get("held_out", 0.1)),
         int(table.get("seed", 0)),
     )
@@ -82,7 +85,7 @@ def read_description(path: Path) -> Description:
 
 @dataclass(repr=False)
 class _Opened(Undisclosed):
-    """One relation's section and its file's content: a matrix or array, or lists of ids and values."""
+    """One relation's section and the content of its file: a matrix or array, or lists of ids and values."""
 
     entry: dict[str, Any]
     data: Any
@@ -123,7 +126,7 @@ def _order(entry: dict[str, Any]) -> int:
 
 
 def _list_of_cells(entry: dict[str, Any], file: Path) -> _Opened:
-    """Read a table with a row a cell: a column an axis, and one of values (all 1 without it)."""
+    """Read a table with one row per cell, one column per axis, and one column of values (all 1 without it)."""
     import numpy as np
 
     frame = read_frame(file)
@@ -141,21 +144,21 @@ def _list_of_cells(entry: dict[str, Any], file: Path) -> _Opened:
 
 
 def _numbers(column: Any, file: Path) -> Any:
-    """Return a column of values as numbers; an empty cell is not a number, and is refused with the relation."""
+    """Return a column of values as numbers; an empty cell becomes NaN, which `Relation` refuses."""
     import polars
 
-    found = column.cast(polars.Float64, strict=False)
-    if (found.is_null() & column.is_not_null()).any():
+    numbers = column.cast(polars.Float64, strict=False)
+    if (numbers.is_null() & column.is_not_null()).any():
         raise InvalidInputError(
             f"numbers in the column {column.name!r} of {file.name}",
             words("values that are not numbers"),
             "Correct or drop these rows.",
         )
-    return found.to_numpy()
+    return numbers.to_numpy()
 
 
 def _collect_ids(opened: list[_Opened], names: dict[str, list[str]]) -> None:
-    """Give every factor whose entities are listed by id the sorted ids of all lists, unless its names were given."""
+    """Set the names of every factor whose entities are listed by id to the sorted ids of all lists, unless they were given."""
     given = set(names)
     by_place = {one.owner(axis) for one in opened if one.ids is None for axis in range(_order(one.entry))}
     for one in opened:
@@ -165,9 +168,9 @@ def _collect_ids(opened: list[_Opened], names: dict[str, list[str]]) -> None:
                 continue
             if factor in by_place:
                 raise InvalidInputError(
-                    f"the names of {factor!r}: one file lists its entities by id, another by place",
+                    f"the names of {factor!r}: one file lists its entities by id, another by index",
                     parameter(one.entry["file"]),
-                    f'Add a file with one name per line: [names] {factor} = "...", in the order of the places.',
+                    f'Add a file with one name per line: [names] {factor} = "...", in the order of the indices.',
                 )
             known = {*names.get(factor, []), *(str(value) for value in column.unique().to_list())}
             names[factor] = sorted(
@@ -195,7 +198,7 @@ def _relation(one: _Opened, names: dict[str, list[str]]) -> Relation:
             if not place.keys() >= set(ids):
                 raise InvalidInputError(
                     f"every id of {factor!r} to be in its file of names",
-                    words("an id that is not"),
+                    words("another id"),
                     f"Add all ids to the file that [names] gives for {factor!r}.",
                 )
             columns.append(np.fromiter((place[name] for name in ids), np.int64, len(ids)))
@@ -215,7 +218,7 @@ def _sizes(table: dict[str, Any], opened: list[_Opened], names: dict[str, list[s
             )
         if factor in names or factor in by_id:
             raise InvalidInputError(
-                f"[sizes] for factors whose entities are listed by place, and [names] for {factor!r}",
+                f"[sizes] for factors whose entities are listed by index, and [names] for {factor!r}",
                 words("[sizes]"),
                 f'Give [names] {factor} = "file.txt", with one entity per line, and no size.',
             )
@@ -228,10 +231,40 @@ def _check_sizes(one: _Opened, relation: Relation, sizes: dict[str, int]) -> Non
         axes = [relation.spec.output.index(letter) for letter in relation.spec.data_letters(place)]
         if factor in sizes and len(axes) == 1 and relation.shape[axes[0]] != sizes[factor]:
             raise InvalidInputError(
-                f"{sizes[factor]} entities of {factor!r} in {one.entry['file']}, as [names] or [sizes] says",
+                f"{sizes[factor]} entities of {factor!r} in {one.entry['file']}, as in [names] or [sizes]",
                 words("another number"),
                 "Correct the file, or the number of entities.",
             )
+
+
+def _section(table: dict[str, Any], name: str) -> dict[str, Any]:
+    section = table.get(name, {})
+    if not isinstance(section, dict):
+        raise InvalidInputError(
+            f"[{name}] to be a section", kind_of(section), f"Write [{name}], and settings below it."
+        )
+    return dict(section)
+
+
+def check_given(found: Description, private: str, path: Path) -> None:
+    """Refuse a description whose private relations have entities that are listed nowhere but in the data."""
+    if not any(private in relation.factors for relation in found.relations):
+        raise InvalidInputError(
+            f"a relation with the protected entities in {path.name}",
+            words(f"none with {private!r}"),
+            "Name the factor of the protected entities with --private.",
+        )
+    for relation in found.relations:
+        for place, factor in enumerate(relation.factors):
+            if private in relation.factors and relation.spec.data_letters(place) and factor not in found.given:
+                # names that the file has are ids; without names the entities are listed by index
+                add = f'[names] {factor} = "file.txt" with one entity per line'
+                add = add if factor in found.names else f"[sizes] {factor} = n, the number of entities, or {add}"
+                raise InvalidInputError(
+                    f"the entities of {factor!r} in {path.name} as a public list",
+                    words("no list, so that they would be read off the private data"),
+                    f"Add {add}. Make the list without looking at the data: it must not depend on who is in it.",
+                )
 
 
 def _check_keys(table: dict[str, Any], allowed: set[str], where: str) -> None:

@@ -1,4 +1,4 @@
-"""`tacit recommend`: what a user may like, from a model and the user's own ratings."""
+"""`tacit recommend`: recommend items from a model and the user's own ratings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import typer
 
 from tacit.cli.output import print_json, print_table
-from tacit.cli.read_ratings import as_type_of, read_ratings_file
+from tacit.cli.read import as_type_of, read_history, read_ratings_file
 from tacit.errors import InvalidInputError, parameter, words
 
 MODEL = typer.Argument(help="A model file, or a folder that `tacit fit recommend` wrote.")
-RATINGS = typer.Option(None, help="A file with the user's own ratings (columns item and rating).")
-DATA = typer.Option(None, help="The file of all ratings, to find --user in; a fit's folder knows it.")
+RATINGS = typer.Option(None, help="A file with the user's own history (columns item and rating, or item[,weight]).")
+DATA = typer.Option(None, help="The file of all ratings, with --user; the folder of a fit knows it.")
 
 
 def recommend(
@@ -22,41 +22,49 @@ def recommend(
     user: str | None = typer.Option(None, help="A user of the data."),
     ratings: Path | None = RATINGS,
     data: Path | None = DATA,
-    columns: str = typer.Option("user,item,rating", help="The columns of --data."),
+    columns: str | None = typer.Option(None, help="The columns of --data, as for tacit fit recommend."),
     top: int = typer.Option(10, help="How many items."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """Recommend items. A model knows items, not users: the user's own ratings are read where they are."""
+    """Recommend items. A model holds items, not users: the user's own ratings are read from a file."""
     if (user is None) == (ratings is None):
         raise InvalidInputError(
             "either --user or --ratings",
             words("both" if user is not None else "neither"),
-            "Name a user of the data, or give a file with the ratings of one.",
+            "Give a user of the data, or a file with the ratings of one user.",
         )
     import numpy as np
     import polars
 
     from tacit.estimators.registry import load
 
-    file, data, columns = _found(model, data, columns)
+    given = data
+    file, data, columns = _files(model, data, columns)
     recommender = load(file)
     if not hasattr(recommender, "recommend_for"):
         raise InvalidInputError(
             "a recommender's model", parameter(type(recommender).__name__), "Fit one: tacit fit recommend."
         )
-    items, values = _own_ratings(ratings, user, data, columns)
+    from tacit.factor.implicit.model import ImplicitModel
+
+    implicit = isinstance(recommender, ImplicitModel)
+    columns = columns or ("user,item" if implicit else "user,item,rating")
+    known = read_history(model, user) if user is not None and given is None and model.is_dir() else None
+    items, values = _own_history(ratings, user, data, columns, known, implicit=implicit)
     ids = np.asarray(recommender.item_ids_)
     if ids.dtype.kind in "iuU":
         items = as_type_of(items, polars.Series(ids.tolist()))
-    best = recommender.recommend_for(items, values, n=top)
+    best = recommender.recommend_for(items, n=top, **({"weights": values} if implicit else {"ratings": values}))
     if as_json:
-        print_json([{"item": item, "rating": rating} for item, rating in best])
+        print_json([{"item": item, "score" if implicit else "rating": value} for item, value in best])
         return
-    print_table("Recommended", ["item", "expected rating"], [[str(item), f"{rating:.2f}"] for item, rating in best])
+    heading = "score" if implicit else "expected rating"
+    digits = 4 if implicit else 2
+    print_table("Recommended", ["item", heading], [[str(item), f"{value:.{digits}f}"] for item, value in best])
 
 
-def _found(model: Path, data: Path | None, columns: str) -> tuple[Path, Path | None, str]:
-    """Return the model's file, and, where `model` is a fit's folder, the data it was fitted to."""
+def _files(model: Path, data: Path | None, columns: str | None) -> tuple[Path, Path | None, str | None]:
+    """Return the file of the model and, if `model` is the folder of a fit, that of its data."""
     if not model.is_dir():
         return model, data, columns
     result = model / "result.json"
@@ -66,17 +74,20 @@ def _found(model: Path, data: Path | None, columns: str) -> tuple[Path, Path | N
     return model / "model" / "recommender.tacit", data, columns
 
 
-def _own_ratings(ratings: Path | None, user: str | None, data: Path | None, columns: str) -> tuple[Any, Any]:
+def _own_history(
+    ratings: Path | None, user: str | None, data: Path | None, columns: str, known: Any, *, implicit: bool
+) -> tuple[Any, Any]:
+    """Return a user's items, and the ratings or weights; None where there are no weights."""
+    value = "weight" if implicit else "rating"
     if ratings is not None:
-        from tacit.data.frames import read_frame
+        from tacit.data.files import read_frame
 
         frame = read_frame(ratings)
-        if not {"item", "rating"} <= set(frame.columns):
-            raise InvalidInputError(
-                f"the columns item and rating in {ratings}", words("other columns"), "Give the user's own ratings."
-            )
-        return frame["item"], frame["rating"]
-    if data is None:
+        if not ({"item"} if implicit else {"item", "rating"}) <= set(frame.columns):
+            wanted = "the column item" if implicit else "the columns item and rating"
+            raise InvalidInputError(f"{wanted} in {ratings}", words("other columns"), "Give the user's own history.")
+        return frame["item"], frame[value] if value in frame.columns else None
+    if known is None and data is None:
         raise InvalidInputError(
             "--data with the file of all ratings",
             words("none"),
@@ -84,10 +95,13 @@ def _own_ratings(ratings: Path | None, user: str | None, data: Path | None, colu
         )
     import polars
 
-    frame = read_ratings_file(data, columns)
-    own = frame.filter(polars.col("user").cast(polars.String) == user)
+    own = known
+    if own is None:
+        assert data is not None
+        frame = read_ratings_file(data, columns, implicit=implicit)
+        own = frame.filter(polars.col("user").cast(polars.String) == user)
     if own.is_empty():
         raise InvalidInputError(
-            f"--user to be a user in {data.name}", words("one without ratings there"), "Check the id and --columns."
+            "--user to be a user of the data", words("one without ratings there"), "Check the id and --columns."
         )
-    return own["item"], own["rating"]
+    return own["item"], own[value] if value in own.columns else None

@@ -1,61 +1,93 @@
-"""Singular vectors or principal components, and how much of the rows they explain."""
+"""Singular vectors or principal components, private or not, and the fraction of the rows that they explain."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tacit.data.split import held_out_by_seed
-from tacit.factor import PCA, SVD
+from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
+from tacit.estimators.verdict import Concern, about_columns, about_directions, about_strength
+from tacit.factor import PCA, SVD, PrivatePCA, PrivateSVD
 from tacit.report.figures import curves, image_rows
 from tacit.report.page import Report
-from tacit.report.result import FitResult
-from tacit.validation import check_choice
+from tacit.report.result import FitResult, concerns_in_the_result
+from tacit.report.synthetic_frontier import Frontier, components_frontier
+from tacit.validation import check_choice, check_epsilon
 
+HELD_OUT = "fraction explained, held out"
 NAMES_LISTED = 8
+"""Names per end of a component in the report."""
 
 
 @dataclass(frozen=True, eq=False)
 class ComponentsResult(FitResult):
-    """What `fit_components` found.
+    """The result of `fit_components`.
 
     Attributes
     ----------
-    model : SVD or PCA
+    model : SVD, PCA, PrivateSVD or PrivatePCA
     measures : dict of str to float
-        The fraction of the rows' squared length that the components explain, on fitted and on held-out rows.
+        The fraction of the rows' squared norm that the components explain, on fitted and on held-out rows.
     guarantee : Guarantee
-        There is none.
+        None without an epsilon.
     n_rows : int
-        Rows that were fitted.
+        Number of fitted rows.
     terms : sequence of str or None
         Names of the columns.
     image_shape : tuple of int or None
+    frontier : Frontier or None
+        Fraction explained against epsilon, on synthetic rows.
+    data_concerns : tuple of Concern
+        Concerns about the rows themselves.
     """
 
-    model: SVD | PCA
+    model: Any
     measures: dict[str, float]
     n_rows: int
     terms: Sequence[str] | None = None
     image_shape: tuple[int, int] | None = None
+    frontier: Frontier | None = None
+    data_concerns: tuple[Concern, ...] = ()
+
+    @property
+    def n_units(self) -> int:
+        """The number of fitted rows."""
+        return self.n_rows
+
+    @property
+    def concerns(self) -> list[Concern]:
+        """Concerns about the guarantee, the columns, the strength of the components and what they explain."""
+        concerns = [*super().concerns, *self.data_concerns]
+        if self.guarantee.holds:
+            concerns += about_strength(next(iter(self._spectrum().values()), ()))
+        if HELD_OUT in self.measures:
+            concerns += about_directions(self.measures[HELD_OUT], *self.model.components_.shape, measure=HELD_OUT)
+        return concerns
 
     def values(self) -> dict[str, Any]:
         """Return measures and singular values as plain values."""
-        settings = ("n_components", "hide_singular_values", "random_state")
-        found = {
+        model = self.model
+        settings = ["n_components", "epsilon", "delta", "row_norm", "hide_singular_values", "random_state"]
+        values = {
             "rows": self.n_rows,
-            "columns": int(self.model.components_.shape[1]),
-            "exchanges": self.model.n_iter_,
-            "residual": self.model.residual_,
+            "columns": int(model.components_.shape[1]),
             "measures": self.measures,
-            "settings": {name: getattr(self.model, name) for name in settings},
+            "settings": {name: getattr(model, name) for name in settings if hasattr(model, name)},
         }
-        if not self.model.hide_singular_values:
-            found["singular_values"] = [float(value) for value in self.model.singular_values_]
-        return found
+        if self.frontier is not None:
+            values["frontier_on_synthetic_rows"] = self.frontier.values()
+        if hasattr(model, "residual_"):
+            values["residual"] = model.residual_
+        return values | {name: [float(one) for one in series] for name, series in self._spectrum().items()}
+
+    def _spectrum(self) -> dict[str, Any]:
+        """Return the singular values or variances, as far as the model has them."""
+        names = ("singular_values", "explained_variance")
+        return {name: getattr(self.model, f"{name}_") for name in names if hasattr(self.model, f"{name}_")}
 
     def lines(self) -> list[str]:
         """Return the measures, one per line."""
@@ -65,11 +97,16 @@ class ComponentsResult(FitResult):
         """Add measures, singular values, and the components by their columns or as images."""
         rows = [[name, f"{value:.4f}"] for name, value in self.measures.items()]
         report.table("Measures", ["measure", "value"], rows)
-        if not self.model.hide_singular_values:
-            values = {"singular values": [float(value) for value in self.model.singular_values_]}
-            figure = curves(values, step_name="component", value_name="singular value")
+        if self.frontier is not None:
+            self.frontier.draw(report)
+        for name, values in self._spectrum().items():
+            figure = curves(
+                {name.replace("_", " "): [float(one) for one in values]},
+                step_name="component",
+                value_name=name.replace("_", " "),
+            )
             caption = "With a steep start and a flat end, a few components explain most of the rows."
-            report.figure("Singular values", figure, caption)
+            report.figure(name.replace("_", " ").capitalize(), figure, caption)
         if self.terms is not None:
             table = [
                 [str(place + 1), _ends(component, self.terms, 1), _ends(component, self.terms, -1)]
@@ -82,36 +119,46 @@ class ComponentsResult(FitResult):
 
 
 class SingularVectors(ComponentsResult):
-    """What `fit_components` found with ``kind="svd"``."""
+    """The result of `fit_components` with ``kind="svd"``."""
 
     title, model_name = "Singular vectors", "svd"
 
 
 class PrincipalComponents(ComponentsResult):
-    """What `fit_components` found with ``kind="pca"``."""
+    """The result of `fit_components` with ``kind="pca"``."""
 
     title, model_name = "Principal components", "pca"
 
 
-KINDS: dict[str, tuple[type[SVD | PCA], type[ComponentsResult]]] = {
-    "svd": (SVD, SingularVectors),
-    "pca": (PCA, PrincipalComponents),
+KINDS: dict[str, tuple[type[SVD | PCA], type[PrivateSVD | PrivatePCA], type[ComponentsResult]]] = {
+    "svd": (SVD, PrivateSVD, SingularVectors),
+    "pca": (PCA, PrivatePCA, PrincipalComponents),
 }
 
 
+@concerns_in_the_result
 def fit_components(
     X: Any,
     n_components: int,
     *,
     kind: str = "svd",
+    epsilon: float | None = None,
+    delta: float = 1e-6,
+    row_norm: float = 1.0,
+    feature_range: Any = None,
+    non_negative: bool = False,
     hide_singular_values: bool = False,
     held_out: float = 0.1,
     terms: Sequence[str] | None = None,
     image_shape: tuple[int, int] | None = None,
+    assumptions: Sequence[str] = (),
+    frontier: bool = False,
+    ledger: Any = None,
+    dataset: str | None = None,
     random_state: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> ComponentsResult:
-    """Find the leading components of the rows, without privacy, and measure what they explain of other rows.
+    """Compute the leading components of the rows, with an epsilon privately, and measure how much of other rows they explain.
 
     Parameters
     ----------
@@ -119,16 +166,26 @@ def fit_components(
     n_components : int
     kind : {"svd", "pca"}, default="svd"
         Singular vectors (`tacit.SVD`), or principal components (`tacit.PCA`).
+    epsilon : float, optional
+        Total privacy loss of a private fit (`tacit.PrivateSVD`, `tacit.PrivatePCA`), which is compared with one without privacy
+        on the same scaled and clipped rows; without it there is no private fit.
+    delta, row_norm, feature_range, non_negative, ledger, dataset
+        Of the private fit.
     hide_singular_values : bool, default=False
-        Leave the singular values out of the model, as a fit among holders does.
+        Without an epsilon: leave the singular values out of the model, as a fit among holders does.
     held_out : float, default=0.1
-        Fraction of the rows to hold out of the fit.
+        Fraction of the rows to hold out of the fit; with an epsilon each by itself, under a secret key.
     terms : sequence of str, optional
         Names of the columns.
     image_shape : tuple of int, optional
         Draw the components as images of this shape.
+    assumptions : sequence of str
+        What must be public for the guarantee to hold; the guarantee lists it.
+    frontier : bool, default=False
+        With an epsilon: also fit synthetic rows at several epsilons, to draw what privacy costs. They are made from what
+        was released, so this costs no privacy.
     random_state : int, default=0
-        Seed of the split and of the first directions.
+        Without an epsilon: seed of the split and of the first directions.
     progress : callable, optional
         Called with the name of each stage.
 
@@ -136,30 +193,61 @@ def fit_components(
     --------
     >>> from tacit.data import make_images
     >>> from tacit.report import fit_components
-    >>> found = fit_components(make_images(500, side=6, n_parts=3).images, 3, kind="pca")
-    >>> bool(found.measures["fraction explained, held out"] > 0.9)
+    >>> result = fit_components(make_images(500, side=6, n_parts=3).images, 3, kind="pca")
+    >>> bool(result.measures["fraction explained, held out"] > 0.9)
     True
     """
     check_choice(kind, "kind", KINDS)
+    check_fraction(held_out)
     say = progress or (lambda stage: None)
-    out = held_out_by_seed(X.shape[0], fraction=held_out, random_state=random_state)
+    plain_class, private_class, result = KINDS[kind]
+    if epsilon is None:
+        out = held_out_by_seed(X.shape[0], fraction=held_out, random_state=random_state)
+        train, test = X[~out], X[out]
+        say("fitting")
+        model = plain_class(n_components, hide_singular_values=hide_singular_values, random_state=random_state)
+        measures = _measures(model.fit(train), train, test)
+        seen = tuple(about_columns(train, terms))
+        return result(model, measures, int(train.shape[0]), terms, image_shape, data_concerns=seen)
+    check_epsilon(epsilon)
+    out = held_out_rows(X, fraction=held_out)
     train, test = X[~out], X[out]
-    say("fitting")
-    estimator, result = KINDS[kind]
-    model = estimator(n_components, hide_singular_values=hide_singular_values, random_state=random_state).fit(train)
+    bounds: dict[str, Any] = {"row_norm": row_norm, "feature_range": feature_range, "non_negative": non_negative}
+    say("fitting without privacy, to compare")
+    plain = private_class(n_components, epsilon=math.inf, **bounds).fit(train)
+    without = _measures(plain, train, test)
+    say("fitting with privacy")
+    private = private_class(n_components, epsilon=epsilon, delta=delta, **bounds, ledger=ledger, dataset=dataset).fit(
+        train
+    )
+    private.extend_guarantee(*assumptions)
+    measures = {}
+    for name, value in _measures(private, train, test).items():
+        measures |= {name: value, f"{name}, without privacy": without[name]}
+    measures["fraction of rows clipped"] = private.clipped_fraction_
+    drawn = components_frontier(private, _explained, int(train.shape[0])) if frontier else None
+    seen = () if feature_range is not None else tuple(about_columns(train, terms))
+    return result(private, measures, int(train.shape[0]), terms, image_shape, drawn, seen)
+
+
+def _measures(model: Any, train: Any, test: Any) -> dict[str, float]:
     measures = {"fraction explained": _explained(model, train)}
     if test.shape[0]:
-        measures["fraction explained, held out"] = _explained(model, test)
-    return result(model, measures, int(train.shape[0]), terms, image_shape)
+        measures[HELD_OUT] = _explained(model, test)
+    return measures
 
 
-def _explained(model: SVD | PCA, rows: Any) -> float:
-    """Return the fraction of the rows' squared length (about the mean, for PCA) that their scores have."""
-    squares = float(np.sum(np.square(rows if isinstance(rows, np.ndarray) else rows.data), dtype=np.float64))
-    if isinstance(model, PCA):
-        sums = np.asarray(rows.sum(axis=0)).ravel()
-        squares += rows.shape[0] * float(model.mean_ @ model.mean_) - 2 * float(model.mean_ @ sums)
+def _explained(model: Any, rows: Any) -> float:
+    """Return the squared norm of the scores divided by that of the rows (minus the mean, for PCA)."""
+    mean = getattr(model, "mean_", None) if isinstance(model, PCA | PrivatePCA) else None
     explained = float(np.sum(np.square(model.transform(rows)), dtype=np.float64))
+    if isinstance(model, PrivateSVD | PrivatePCA):
+        rows = model.scaled(rows)
+        mean = None if mean is None else model.scaled(mean[None])[0]
+    squares = float(np.sum(np.square(rows if isinstance(rows, np.ndarray) else rows.data), dtype=np.float64))
+    if mean is not None:
+        sums = np.asarray(rows.sum(axis=0)).ravel()
+        squares += rows.shape[0] * float(mean @ mean) - 2 * float(mean @ sums)
     return explained / squares if squares > 0 else 1.0
 
 

@@ -1,4 +1,4 @@
-"""Coupled matrices and tensors, fitted together and each alone, measured on cells that no fit saw."""
+"""Coupled matrices and tensors, fitted together and each alone, measured on held-out cells."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from tacit.estimators.verdict import Concern, not_better_than, out_of_scale
 from tacit.factor import CoupledFactorization, Relation
 from tacit.factor.coupled.held_out import hold_out
-from tacit.report.factor_maps import factor_maps
-from tacit.report.figures import curves
+from tacit.report.figures import curves, factor_maps
 from tacit.report.page import Report
-from tacit.report.result import FitResult
+from tacit.report.result import FitResult, concerns_in_the_result
 from tacit.validation import check_choice
 
+CONSTANT = "constant"
 NAMES_LISTED = 8
+"""Names per component in the report."""
 
 
 @dataclass(frozen=True, eq=False)
 class CoupledComparison(FitResult):
-    """What `compare_coupled` found.
+    """The result of `compare_coupled`.
 
     Attributes
     ----------
@@ -29,14 +31,15 @@ class CoupledComparison(FitResult):
         Fitted to all cells.
     relations : list of Relation
     measures : dict of str to dict
-        For each relation, the scores on its held-out cells: fitted with the others ("coupled"), and "alone".
+        For each relation, the scores on its held-out cells: fitted with the others ("coupled"), fitted "alone", and the
+        RMSE of the best "constant", which is the mean of the held-out cells.
     guarantee : Guarantee
         There is none.
     names : mapping of factor to names
     held_out : float
         Fraction of the cells that was held out for the measures.
     source : dict of str to str
-        Where the relations came from; ``result.json`` holds it.
+        Where the relations came from; it is in ``result.json``.
     """
 
     title = "Coupled factorisation"
@@ -49,6 +52,17 @@ class CoupledComparison(FitResult):
     held_out: float
     source: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def concerns(self) -> list[Concern]:
+        """Concerns about the guarantee and the errors."""
+        concerns = super().concerns
+        for name, scores in self.measures.items():
+            trivial = f"a constant for the relation {name!r}"
+            error, constant = scores["coupled"]["rmse"], scores[CONSTANT]["rmse"]
+            concerns += not_better_than(trivial, error, constant, measure="RMSE on held-out cells")
+            concerns += out_of_scale(f"the relation {name!r} fitted alone", scores["alone"]["rmse"], constant)
+        return concerns
+
     def values(self) -> dict[str, Any]:
         """Return loss, dispersions, scores and top entities as plain values."""
         return {
@@ -58,28 +72,16 @@ class CoupledComparison(FitResult):
             "sweeps": self.model.n_iter_,
             "dispersions": self.model.dispersions_,
             "held_out": self.measures,
-            "top": self.top(),
+            "top": top_entities(self.model.factors_, self.names),
         }
 
     def lines(self) -> list[str]:
         """Return the loss and the scores."""
-        found = [f"Loss {self.model.loss_:.6g} after {self.model.n_iter_} sweeps"]
+        lines = [f"Loss {self.model.loss_:.6g} after {self.model.n_iter_} sweeps"]
         for name, both in self.measures.items():
             for how, scores in both.items():
-                found.append(f"{name}, {how}: " + ", ".join(f"{key} {value:.4f}" for key, value in scores.items()))
-        return found
-
-    def top(self) -> dict[str, list[list[str]]]:
-        """Return the names with the largest entries, for each component of each factor that has names."""
-        found = {}
-        for name, factor in self.model.factors_.items():
-            names = self.names.get(name, ())
-            if factor.ndim == 2 and len(names) == len(factor):
-                order = np.argsort(-factor, axis=0, kind="stable")[:NAMES_LISTED]
-                found[name] = [
-                    [names[row] for row in column if factor[row, place] > 0] for place, column in enumerate(order.T)
-                ]
-        return found
+                lines.append(f"{name}, {how}: " + ", ".join(f"{key} {value:.4f}" for key, value in scores.items()))
+        return lines
 
     def draw(self, report: Report) -> None:
         """Add relations, scores, loss, factors and top entities."""
@@ -105,8 +107,8 @@ class CoupledComparison(FitResult):
                 for how, scores in both.items()
             ]
             note = (
-                f"{self.held_out:.0%} of the stored cells were held out, and five zeros for each where the others are zeros. "
-                "Alone: each relation fitted by itself."
+                f"{self.held_out:.0%} of the stored cells were held out, and five zeros for each if the other cells are zeros. "
+                "Alone: each relation fitted by itself. Constant: the mean of the held-out cells."
             )
             report.table("Held-out cells", ["relation", "fitted", "RMSE", "mean divergence", "AUC"], rows, note)
         loss = {self.model.inference: list(self.model.loss_curve_)}
@@ -118,7 +120,7 @@ class CoupledComparison(FitResult):
             "One row per entity, one column per component, each column scaled to its largest entry; rows are grouped by "
             "component.",
         )
-        for name, components in self.top().items():
+        for name, components in top_entities(self.model.factors_, self.names).items():
             report.table(
                 f"Top of {name}",
                 ["component", "entities"],
@@ -126,6 +128,20 @@ class CoupledComparison(FitResult):
             )
 
 
+def top_entities(factors: Mapping[str, Any], names_of: Mapping[str, Sequence[str]]) -> dict[str, list[list[str]]]:
+    """Return the names with the largest positive entries, for each component of each factor with names."""
+    top = {}
+    for name, factor in factors.items():
+        names = names_of.get(name, ())
+        if factor.ndim == 2 and len(names) == len(factor):
+            order = np.argsort(-factor, axis=0, kind="stable")[:NAMES_LISTED]
+            top[name] = [
+                [names[row] for row in column if factor[row, place] > 0] for place, column in enumerate(order.T)
+            ]
+    return top
+
+
+@concerns_in_the_result
 def compare_coupled(
     relations: Sequence[Relation],
     ranks: Any,
@@ -150,7 +166,7 @@ def compare_coupled(
     random_state : int, default=0
         Seed of the split and of the start.
     source : dict of str to str, optional
-        Kept with the result, as the name of the file that describes the relations.
+        Kept with the result, for example the name of the file that describes the relations.
     progress : callable, optional
         Called with the name of each stage.
     **parameters
@@ -164,13 +180,13 @@ def compare_coupled(
     >>> data = make_coupled(random_state=4)
     >>> visits = Relation(data.tensor, "ir,jr,kr->ijk", ("user", "place", "activity"), name="visits")
     >>> about = Relation(data.features, "jr,fr->jf", ("place", "feature"), name="about")
-    >>> found = compare_coupled([visits, about], 3, max_iter=50)
-    >>> sorted(found.measures["visits"])
-    ['alone', 'coupled']
+    >>> result = compare_coupled([visits, about], 3, max_iter=50)
+    >>> sorted(result.measures["visits"])
+    ['alone', 'constant', 'coupled']
     """
     say = progress or (lambda stage: None)
     for name in parameters:
-        check_choice(name, "a parameter", sorted(set(CoupledFactorization().get_params()) - {"ranks", "init"}))
+        check_choice(name, "a parameter", plain_parameters())
     settings = {"random_state": random_state, **parameters}
     measures: dict[str, dict[str, dict[str, float]]] = {}
     if held_out:
@@ -179,10 +195,19 @@ def compare_coupled(
         together = CoupledFactorization(ranks, **settings).fit([one.relation for one in kept])
         for one in kept:
             alone = CoupledFactorization(_own_ranks(ranks, one.relation), **settings).fit(one.relation)
-            measures[one.relation.name] = {"coupled": one.scores(together), "alone": one.scores(alone)}
+            measures[one.relation.name] = {
+                "coupled": one.scores(together),
+                "alone": one.scores(alone),
+                CONSTANT: {"rmse": float(np.std(one.values))},
+            }
     say("fitting")
     model = CoupledFactorization(ranks, **settings).fit(relations)
     return CoupledComparison(model, relations, measures, names or {}, held_out, source or {})
+
+
+def plain_parameters() -> list[str]:
+    """Return the names of the parameters that a fit without privacy may be given."""
+    return sorted(set(CoupledFactorization().get_params()) - {"ranks", "init"})
 
 
 def _own_ranks(ranks: Any, relation: Relation) -> Any:

@@ -1,7 +1,8 @@
-"""A private fit of embedded images from the plan to the report, with the truth to compare with."""
+"""A private fit of embedded images, from the plan to the report, compared with the truth."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data import make_images
+from tacit.errors import PrivacyWarning
 from tacit.factor import NMF, PrivateNMF
 from tacit.measure import match_topics
 from tacit.privacy import Ledger, fingerprint, gaussian_noise_multiplier
@@ -20,16 +22,18 @@ from tacit.report.page import Report
 from tacit.report.result import FitResult
 
 SIDE, N_PARTS, ROW_NORM = 12, 8, 1.5
+"""Size of the images, number of parts, and public bound on the norm of an image. Set by hand, on images with other seeds."""
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""The epsilons of the figure."""
 SYNTHETIC = (
-    "Embedded images, one person each, made of a few parts. The images are synthetic: with real ones there is no truth to "
-    "compare with, and everything but the folder model/ would be for the holder only."
+    "Embedded images, one per person, that are sums of a few parts. The images are synthetic. With real ones the true parts are "
+    "unknown, and everything except the folder model/ would be for the holder only."
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Demonstration(FitResult):
-    """What `demonstrate` found.
+    """The result of `demonstrate`.
 
     Attributes
     ----------
@@ -37,16 +41,16 @@ class Demonstration(FitResult):
     parts : dict of str to ndarray
         The true parts, the private ones and those without privacy, in the same order.
     measures : dict of str to float
-        Mean cosine similarity of the parts found to the true ones.
+        Mean cosine similarity of the fitted parts to the true ones.
     curves : dict of float to float
         The same by epsilon, with privacy.
     guarantee : Guarantee
-        Of `model`.
+        That of `model`.
     left : Remaining
-        What the ledger has left.
+        The remaining budget in the ledger.
     ledger_entries : int
     noise_multiplier : float
-        Of one noisy sum with this budget.
+        That of one noisy sum with this budget.
     n_images : int
     image_shape : tuple of int
     """
@@ -66,11 +70,11 @@ class Demonstration(FitResult):
 
     @property
     def notice(self) -> str:
-        """What the images are."""
+        """What the images are, and who the page is for."""
         return SYNTHETIC
 
     def values(self) -> dict[str, Any]:
-        """Return similarities and what is left of the budget as plain values."""
+        """Return similarities and the remaining budget as plain values."""
         return {
             "noise_multiplier_of_one_sum": self.noise_multiplier,
             "images": self.n_images,
@@ -83,16 +87,17 @@ class Demonstration(FitResult):
         }
 
     def lines(self) -> list[str]:
-        """Return what privacy cost, and what the ledger has left."""
+        """Return the similarities and the remaining budget."""
         return [
-            f"The {N_PARTS} private parts are similar to the true ones by {self.measures['private']:.3f} (mean cosine); "
-            f"without privacy {self.measures['without privacy']:.3f}.",
-            f"The ledger has {rounded_down(self.left.epsilon)} of epsilon {exact(2 * self.model.epsilon)} left for these images.",
+            f"The mean cosine of the {N_PARTS} private parts with the true ones is {self.measures['private']:.3f}; without "
+            f"privacy it is {self.measures['without privacy']:.3f}.",
+            f"Of the budget of epsilon {exact(2 * self.model.epsilon)} for these images, {rounded_down(self.left.epsilon)} is "
+            "left in the ledger.",
         ]
 
     def draw(self, report: Report) -> None:
-        """Add the parts, what privacy costs, and the ledger."""
-        caption = "What the images were made of, and what was found, in the same order."
+        """Add the parts, the cost of privacy, and the ledger."""
+        caption = "The true parts of the images, and the fitted ones, in the same order."
         report.figure("Parts", image_rows(self.parts, self.image_shape), caption)
         report.figure(
             "What privacy costs",
@@ -103,7 +108,7 @@ class Demonstration(FitResult):
                 value_name="similarity to the true parts",
                 reference_name="without privacy",
             ),
-            "Mean cosine of the private parts with the true ones, on fresh images at each epsilon.",
+            "Mean cosine of the private parts with the true ones, on new images at each epsilon.",
         )
         left = self.left
         rows = [
@@ -122,15 +127,15 @@ def demonstrate(
     n_images: int = 2000,
     progress: Callable[[str], None] | None = None,
 ) -> Demonstration:
-    """Find the parts of embedded images with privacy: plan, charge, release, guarantee, and what the privacy cost.
+    """Fit the parts of embedded images with privacy: plan, charge, release, guarantee, and the cost of privacy.
 
     Parameters
     ----------
     ledger : Ledger
-        Gets an account for the images, with twice the budget of the fit.
+        An account for the images, with twice the budget of the fit, is added to it.
     epsilon, delta : float
     n_images : int, default=2000
-        One person each.
+        Number of images, one per person.
     progress : callable, optional
         Called with the name of each stage.
     """
@@ -150,12 +155,14 @@ def demonstrate(
     for name, components in (("private", model.components_), ("without privacy", plain.components_)):
         match = match_topics(data.parts, components)
         parts[name], measures[name] = components[match.permutation], match.mean_similarity
-    say("measuring what privacy costs at other epsilons")
+    say("measuring the cost of privacy at other epsilons")
     curve = {}
     for place, candidate in enumerate(EPSILONS):
-        # other people's images each time: a second look at the same ones would cost their budget
+        # images of other people each time: a second fit of the same ones would cost their budget
         other = make_images(n_images, side=SIDE, n_parts=N_PARTS, random_state=place + 1)
-        fitted = PrivateNMF(N_PARTS, epsilon=candidate, **settings).fit(other.images)
+        with warnings.catch_warnings():  # the smallest epsilons are there to show where parts drown in noise
+            warnings.simplefilter("ignore", PrivacyWarning)
+            fitted = PrivateNMF(N_PARTS, epsilon=candidate, **settings).fit(other.images)
         curve[candidate] = match_topics(other.parts, fitted.components_).mean_similarity
     return Demonstration(
         model, parts, measures, curve, ledger.remaining(dataset), ledger.verify(), multiplier, n_images, data.shape

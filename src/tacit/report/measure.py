@@ -1,4 +1,4 @@
-"""Measure what a released table kept and what it gives away: what `tacit measure` does, as a function with a page."""
+"""Measure what a released table keeps and what it leaks: the function behind `tacit measure`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.frames import as_frame
+from tacit.data.files import as_frame
 from tacit.errors import InvalidInputError, listed, words
 from tacit.measure.clusters import cluster_labels, matched_labels
 from tacit.measure.release import ReleaseMeasures, measure_release
+from tacit.measure.synthetic import SyntheticMeasures, measure_synthetic
 from tacit.perturb.columns import MISSING, fill_missing
 from tacit.report.figures import bars, before_after, distributions
 from tacit.report.page import Report
 from tacit.report.result import Result, for_the_holder
+from tacit.report.tables import show_synthetic
 from tacit.validation import check_choice
 
 if TYPE_CHECKING:
@@ -25,21 +27,22 @@ if TYPE_CHECKING:
     from tacit.measure.classifiers import TestRows
 
 MEANINGS = {
-    "VD": "0 unchanged; larger is more distorted",
-    "RP": "places moved in the order of a column; larger is more distorted",
-    "RM": "fraction of values that keep their place; smaller is more distorted",
-    "CP": "places moved in the order of the columns' means; larger is more distorted",
-    "CK": "fraction of columns that keep their place; smaller is more distorted",
+    "VD": "0 is unchanged; larger is more distorted",
+    "RP": "change of rank in a column; larger is more distorted",
+    "RM": "fraction of values that keep their rank; smaller is more distorted",
+    "CP": "change of rank of the columns' means; larger is more distorted",
+    "CK": "fraction of columns that keep their rank; smaller is more distorted",
     "CM": "1 to 0; smaller is more distorted",
     "CCA": "1 to 0; at 1 a linear map restores the original",
+    "PL": "0 to 1; at 0 a released value says nothing about the original one",
 }
-POINTS_DRAWN = 1500
-COLUMNS_DRAWN = 12
+POINTS_DRAWN, COLUMNS_DRAWN = 1500, 48
+"""Most rows and columns in a figure: more would not be readable."""
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRelease(Result):
-    """What a released table kept, and what it gives away.
+    """What a released table keeps, and what it leaks.
 
     Attributes
     ----------
@@ -52,17 +55,47 @@ class MeasuredRelease(Result):
 
 
 @dataclass(frozen=True, eq=False)
+class MeasuredRows(Result):
+    """How near synthetic rows are to real ones.
+
+    Attributes
+    ----------
+    measures : SyntheticMeasures
+    summary, report
+        As in `Result`; they are for the holder of the original.
+    """
+
+    measures: SyntheticMeasures
+
+
+def measure_synthetic_rows(
+    original: Any, synthetic: Any, *, label: str | None = None, outsiders: Any = None, random_state: int = 0
+) -> MeasuredRows:
+    """Compare synthetic rows, which belong to no real row, with the real table: columns, pairs, classifiers, membership.
+
+    Parameters
+    ----------
+    original, synthetic, label, outsiders, random_state
+        As in `tacit.measure.synthetic.measure_synthetic`.
+    """
+    found = measure_synthetic(original, synthetic, label=label, outsiders=outsiders, random_state=random_state)
+    report = Report("Synthetic rows", for_the_holder())
+    show_synthetic(report, found, label)
+    return MeasuredRows({"notice": for_the_holder(), "label": label, **found.to_dict()}, report, found)
+
+
+@dataclass(frozen=True, eq=False)
 class ColumnsOfPair:
-    """The columns of a table and its release, by what can be done with them.
+    """The columns of a table and its release, by their use in the measurement.
 
     Attributes
     ----------
     measured : list of str
         Numeric columns, by which distortion, use and attacks are measured.
     unchanged : list of str
-        Columns of any kind that are the same in both tables; rows are linked by them.
+        Columns of any type that are the same in both tables; rows are linked by them.
     not_measured : list of str
-        Columns of both tables that nothing here looks at: changed, and not among those asked for.
+        Columns of both tables that are not used: changed, and not among those to measure.
     not_released : list of str
         Columns that the release does not have.
     """
@@ -86,17 +119,17 @@ def measure_tables(
     random_state: int = 0,
     advance: Callable[[str], None] = lambda stage: None,
 ) -> MeasuredRelease:
-    """Measure a release by all metrics, a panel of classifiers and all attacks, and say it in words, tables and pictures.
+    """Measure a release by all metrics, a panel of classifiers and all attacks, with a verdict, tables and figures.
 
     Parameters
     ----------
     original, released : data frame
-        The table and its release, with the same rows in the same order. Columns that the release leaves as they are may be of
-        any kind: rows are linked by them.
+        The table and its release, with the same rows in the same order. Unchanged columns may be of any type: rows are linked
+        by them.
     label : str, optional
         A column with classes, for the panel of classifiers. No attack uses it.
     columns : sequence of str, optional
-        Columns to measure; if not given, all but the label and unchanged columns that are not numeric.
+        Columns to measure; if not given, all except the label and unchanged columns that are not numeric.
     n_neighbours, n_clusters, test_rows, random_state, advance
         As in `tacit.measure.release.measure_release`.
     missing : {"refuse", "mean", "median"}
@@ -109,8 +142,8 @@ def measure_tables(
     >>> generator = np.random.default_rng(0)
     >>> table = pl.DataFrame(generator.normal(size=(100, 3)), schema=["a", "b", "c"])
     >>> noisy = table.select(pl.all() + pl.Series(0.1 * generator.normal(size=100)))
-    >>> found = measure_tables(table, noisy)
-    >>> found.summary["unchanged"], found.measures.attacks[0].leaks
+    >>> result = measure_tables(table, noisy)
+    >>> result.summary["unchanged"], result.measures.attacks[0].leaks
     ([], True)
     """
     import polars as pl
@@ -119,16 +152,16 @@ def measure_tables(
     before, after = _frame(original, "the original"), _frame(released, "the release")
     if len(before) != len(after):
         raise InvalidInputError(
-            "a release with as many rows as the original",
+            "a release with the same number of rows as the original",
             words("another number of rows"),
-            "Measure a release whose row i belongs to row i of the table. The rows of private-table belong to none: measure them "
-            "by tacit perturb --compare.",
+            "Measure a release whose row i comes from row i of the table. The rows of private-table come from no single row: "
+            "measure them with --synthetic (measure_synthetic_rows).",
         )
     classes = None if label is None else _labels(before, after, label)
     sorted_out = _columns(before, after, label, columns)
     values, n_filled = _filled(before, sorted_out.measured, missing, "the original")
     released_values, n_filled_after = _filled(after, sorted_out.measured, missing, "the release")
-    found = measure_release(
+    measures = measure_release(
         pl.DataFrame(values, schema=sorted_out.measured),
         pl.DataFrame(released_values, schema=sorted_out.measured),
         classes,
@@ -149,9 +182,9 @@ def measure_tables(
         "missing_filled": {"original": n_filled, "released": n_filled_after},
     }
     remarks = _remarks(about, missing)
-    summary = {"notice": for_the_holder(), **about, "remarks": remarks, **found.to_dict()}
-    report = _report(sorted_out.measured, values, released_values, found, random_state, remarks)
-    return MeasuredRelease(summary, report, found)
+    summary = {"notice": for_the_holder(), **about, "remarks": remarks, **measures.to_dict()}
+    report = _report(sorted_out.measured, values, released_values, measures, random_state, remarks)
+    return MeasuredRelease(summary, report, measures)
 
 
 def _frame(table: Any, name: str) -> nw.DataFrame[Any]:
@@ -168,7 +201,7 @@ def _frame(table: Any, name: str) -> nw.DataFrame[Any]:
 def _columns(
     before: nw.DataFrame[Any], after: nw.DataFrame[Any], label: str | None, asked: Sequence[str] | None
 ) -> ColumnsOfPair:
-    """Sort the columns of both tables by what can be done with them."""
+    """Sort the columns of both tables by their use."""
     added = [name for name in after.columns if name not in before.columns]
     gone = [name for name in before.columns if name not in after.columns and name != label]
     if added:
@@ -207,7 +240,7 @@ def _is_numeric(column: nw.Series[Any]) -> bool:
 
 
 def _same(one: nw.Series[Any], other: nw.Series[Any]) -> bool:
-    """Return whether two columns hold the same cells, however they are stored."""
+    """Return whether two columns hold the same cells, also if their types differ."""
     if _is_numeric(one) and _is_numeric(other):
         return bool(np.array_equal(_numbers(one), _numbers(other), equal_nan=True))
     return [str(cell) for cell in one.to_list()] == [str(cell) for cell in other.to_list()]
@@ -222,7 +255,7 @@ def _numbers(column: nw.Series[Any]) -> NDArray[np.float64]:
 def _filled(
     frame: nw.DataFrame[Any], names: Sequence[str], missing: str, which: str
 ) -> tuple[NDArray[np.float64], int]:
-    """Return columns as numbers with their gaps filled from themselves, and how many there were; or refuse gaps."""
+    """Return columns as numbers with missing values filled from themselves, and their number; or raise an error."""
     values = np.column_stack([_numbers(frame[name]) for name in names])
     gaps = int(np.isnan(values).sum())
     if gaps and missing == "refuse":
@@ -254,47 +287,47 @@ def _labels(before: nw.DataFrame[Any], after: nw.DataFrame[Any], label: str) -> 
 
 
 def _remarks(about: dict[str, Any], missing: str) -> list[str]:
-    """Return what to know about the columns, as sentences."""
-    said = []
+    """Return remarks about the columns, as sentences."""
+    remarks = []
     if about["unchanged"]:
-        said.append(f"Released as they are, and used to link rows: {', '.join(about['unchanged'])}.")
+        remarks.append(f"Released unchanged, and used to link rows: {', '.join(about['unchanged'])}.")
     if about["label"] is not None:
-        said.append(f"The label, {about['label']}, is not used by any attack.")
+        remarks.append(f"The label, {about['label']}, is not used by any attack.")
     if about["not_measured"]:
-        said.append(f"Changed, but not measured and not attacked: {', '.join(about['not_measured'])}.")
+        remarks.append(f"Changed, but not measured and not attacked: {', '.join(about['not_measured'])}.")
     if about["not_released"]:
-        said.append(f"Not released: {', '.join(about['not_released'])}.")
+        remarks.append(f"Not released: {', '.join(about['not_released'])}.")
     filled = about["missing_filled"]
     if any(filled.values()):
-        said.append(
+        remarks.append(
             f"Missing values filled by the {missing} of their column: {filled['original']} in the original, "
             f"{filled['released']} in the release. All figures count them as values."
         )
-    return said
+    return remarks
 
 
 def _report(
     names: list[str],
     original: NDArray[np.float64],
     released: NDArray[np.float64],
-    found: ReleaseMeasures,
+    measures: ReleaseMeasures,
     seed: int,
     remarks: Sequence[str],
 ) -> Report:
     report = Report("A released table", for_the_holder())
-    report.text("Verdict", found.verdict, *remarks)
-    if found.left_out:
+    report.text("Verdict", measures.verdict, *remarks)
+    if measures.left_out:
         note = "These could not be measured on this table; everything else was."
-        report.table("Left out", ["what", "why"], [[name, why] for name, why in found.left_out.items()], note=note)
+        report.table("Left out", ["what", "why"], [[name, why] for name, why in measures.left_out.items()], note=note)
     report.table(
         "Distortion",
         ["metric", "value", "how to read it"],
-        [[name, f"{value:.4g}", _meaning(name)] for name, value in found.distortion.items()],
-        note="Neighbours are those in standard deviations of the original's columns.",
+        [[name, f"{value:.4g}", _meaning(name)] for name, value in measures.distortion.items()],
+        note="Neighbours are computed in units of the standard deviations of the original's columns.",
     )
-    _use(report, found)
-    _attacks(report, found)
-    _pictures(report, names, original, released, found.n_clusters, seed)
+    _use(report, measures)
+    _attacks(report, measures)
+    _pictures(report, names, original, released, measures.n_clusters, seed)
     return report
 
 
@@ -303,19 +336,22 @@ def _meaning(name: str) -> str:
         if f"({short})" in name:
             return meaning
     return (
-        "all of them at best; fewer is more distorted"
+        "at most all of them; fewer is more distorted"
         if "overlap" in name
-        else "places moved; larger is more distorted"
+        else "change of rank; larger is more distorted"
     )
 
 
-def _use(report: Report, found: ReleaseMeasures) -> None:
-    if found.clustering_accuracy is not None:
-        kept = f"{found.clustering_accuracy:.1%} of the rows stay in their cluster"
-        report.text("Clusters kept", f"{kept} when k-means looks for {found.n_clusters}, with columns from 0 to 1.")
-    if not found.panel:
+def _use(report: Report, measures: ReleaseMeasures) -> None:
+    if measures.clustering_accuracy is not None:
+        kept = f"{measures.clustering_accuracy:.1%} of the rows stay in their cluster"
+        report.text(
+            "Clusters kept",
+            f"{kept} (k-means with {measures.n_clusters} clusters, columns scaled to the range 0 to 1).",
+        )
+    if not measures.panel:
         return
-    shown = f"tested on {found.panel[0].test_rows} rows"
+    shown = f"tested on {measures.panel[0].test_rows} rows"
     rows = [
         [
             score.classifier,
@@ -324,23 +360,26 @@ def _use(report: Report, found: ReleaseMeasures) -> None:
             f"{score.misclassification_original:.3f}",
             f"{score.misclassification:.3f}",
         ]
-        for score in found.panel
+        for score in measures.panel
     ]
     names = ["classifier", "AUC, original", "AUC, release", "errors, original", "errors, release"]
     report.table(
-        "What classifiers learn", names, rows, note=f"Release: trained on released rows, {shown} kept out of training."
+        "What classifiers learn", names, rows, note=f"Release: trained on released rows, {shown} held out of training."
     )
-    short = [score.classifier.replace("-", "\n") for score in found.panel]
-    areas = {"release": [score.auc for score in found.panel], "original": [score.auc_original for score in found.panel]}
-    caption = "Bars of equal height: as much is learned from the release as from the original."
+    short = [score.classifier.replace("-", "\n") for score in measures.panel]
+    areas = {
+        "release": [score.auc for score in measures.panel],
+        "original": [score.auc_original for score in measures.panel],
+    }
+    caption = "With bars of equal height, as much is learned from the release as from the original."
     report.figure("AUC by classifier", bars(short, areas, value_name="AUC"), caption)
 
 
-def _attacks(report: Report, found: ReleaseMeasures) -> None:
-    if not found.attacks:
+def _attacks(report: Report, measures: ReleaseMeasures) -> None:
+    if not measures.attacks:
         return
     rows = []
-    for finding in found.attacks:
+    for finding in measures.attacks:
         parts = [finding, finding.top_5] if hasattr(finding, "top_5") else [finding]
         rows += [
             [
@@ -353,10 +392,10 @@ def _attacks(report: Report, found: ReleaseMeasures) -> None:
             ]
             for part in parts
         ]
-    columns = ["attack", "what is counted", "recovered", "95% interval", "without the release", "leaks"]
+    columns = ["attack", "measure", "recovered", "95% interval", "without the release", "leaks"]
     note = (
-        "Leaks: the whole interval is above what is had without the release. For attribute inference, without the release "
-        "means from a release without the person's own row."
+        "Leaks: the whole interval is above the value without the release. For attribute inference, that is the value for a "
+        "release without the person's own row."
     )
     report.table("What attackers recover", columns, rows, note=note)
     names = {
@@ -370,12 +409,12 @@ def _attacks(report: Report, found: ReleaseMeasures) -> None:
         "attribute inference": "attribute",
         "membership": "member",
     }
-    short = [names.get(finding.attack, finding.attack.split(" from")[0]) for finding in found.attacks]
+    short = [names.get(finding.attack, finding.attack.split(" from")[0]) for finding in measures.attacks]
     heights = {
-        "with the release": [max(finding.recovered, 0.0) for finding in found.attacks],
-        "without": [max(finding.baseline, 0.0) for finding in found.attacks],
+        "with the release": [max(finding.recovered, 0.0) for finding in measures.attacks],
+        "without": [max(finding.baseline, 0.0) for finding in measures.attacks],
     }
-    caption = "Each pair on its own scale from 0 to 1; negative shares of variance are drawn as 0."
+    caption = "Each attack has its own measure, from 0 to 1; negative fractions of variance are drawn as 0."
     report.figure("Recovered", bars(short, heights, value_name="recovered"), caption)
 
 
@@ -411,5 +450,5 @@ def _pictures(
     report.figure(
         "Clusters",
         before_after(*places, colours=(labels[0], matched_labels(*labels))),
-        "The clusters that k-means finds in these rows before and after; the same colour is the same cluster.",
+        "The k-means clusters of these rows before and after; the same colour is the same cluster.",
     )

@@ -1,49 +1,60 @@
-"""A private Bayesian network beside one without privacy, measured on examples that neither saw."""
+"""A private Bayesian network and one without privacy, measured on held-out examples."""
 
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
 from tacit.errors import InvalidInputError, words
-from tacit.report.class_figures import confusion, predictions_plot, reliability_plot
-from tacit.report.figures import curves
+from tacit.estimators.verdict import Concern, about_losses, not_better_than
+from tacit.progress import Listener, Told, show_progress
+from tacit.report.figures import confusion, curves, predictions_plot, reliability_plot
 from tacit.report.page import Report
-from tacit.report.result import FitResult
+from tacit.report.result import FitResult, concerns_in_the_result
+from tacit.report.synthetic_frontier import Frontier, network_frontier
 from tacit.validation import check_epsilon
 
+if TYPE_CHECKING:
+    from tacit.neural.network_fit import PrivateNetwork
+    from tacit.privacy.ledger import Ledger
+
 REPORTS_PER_TRAINING = 10
-"""How often `progress` is called during one training."""
+"""Number of calls of `progress` during one training."""
 
 
 class Task(ABC):
-    """What a network learns: an estimator, its measures on held-out examples, its figures.
+    """The task of a network: its estimator, its measures on held-out examples, and its figures.
 
-    Models come by name, the one to be released first.
+    Models are given by name, the one to be released first.
     """
 
     @abstractmethod
     def model(self, **settings: Any) -> Any:
-        """Return an estimator that is not fitted yet."""
+        """Return an estimator that is not fitted."""
 
     @abstractmethod
     def measures(self, models: dict[str, Any], X: Any, y: Any) -> dict[str, float]:
         """Return measures on examples that were held out of the fit."""
 
     @abstractmethod
+    def concerns(self, measures: dict[str, float]) -> list[Concern]:
+        """Compare the measures with those of a prediction that needs no model."""
+
+    @abstractmethod
     def draw(self, report: Report, models: dict[str, Any], X: Any, y: Any) -> None:
-        """Draw the same."""
+        """Add figures of the measures."""
 
     @abstractmethod
     def values(self) -> dict[str, Any]:
-        """Return what is known about the labels, as plain values."""
+        """Return the public description of the labels, as plain values."""
 
 
 class ClassTask(Task):
@@ -62,15 +73,22 @@ class ClassTask(Task):
         """Return accuracies and calibration errors."""
         from tacit.neural import expected_calibration_error
 
-        truth, found = np.searchsorted(self.classes, y), {}
+        truth, measures = np.searchsorted(self.classes, y), {}
         for place, (name, model) in enumerate(models.items()):
             given, which = model.predict_proba(X), f" {name}" if place else ""
-            found[f"accuracy{which}"] = float((given.argmax(axis=1) == truth).mean())
-            found[f"calibration error{which}"] = expected_calibration_error(given, truth)
+            measures[f"accuracy{which}"] = float((given.argmax(axis=1) == truth).mean())
+            measures[f"calibration error{which}"] = expected_calibration_error(given, truth)
         single = copy(next(iter(models.values())))
         single.weights_ = single.weights_[-1:]
-        found["calibration error of a single sample"] = expected_calibration_error(single.predict_proba(X), truth)
-        return found
+        measures["calibration error of a single sample"] = expected_calibration_error(single.predict_proba(X), truth)
+        measures["accuracy of the most frequent class"] = float(np.bincount(truth).max() / len(truth))
+        return measures
+
+    def concerns(self, measures: dict[str, float]) -> list[Concern]:
+        """Compare the accuracy with that of the most frequent class."""
+        prior = measures["accuracy of the most frequent class"]
+        name = "always predicting the most frequent class"
+        return not_better_than(name, measures["accuracy"], prior, measure="accuracy", higher=True)
 
     def draw(self, report: Report, models: dict[str, Any], X: Any, y: Any) -> None:
         """Draw calibration and confusion."""
@@ -84,7 +102,8 @@ class ClassTask(Task):
         report.figure(
             "Calibration",
             reliability_plot({name: (table.confidence, table.accuracy) for name, table in tables.items()}),
-            "On the diagonal a prediction of 80% is right in 80% of the cases; below it the network is too confident.",
+            "On the diagonal, predictions with a confidence of 80% are correct in 80% of the cases; below it, the network is "
+            "too confident.",
         )
         predicted = next(iter(probabilities.values())).argmax(axis=1)
         counts = confusion_matrix(truth, predicted, labels=range(len(self.classes)))
@@ -109,20 +128,25 @@ class NumberTask(Task):
         return PrivateBayesianRegressor(target_range=self.target_range, **settings)
 
     def measures(self, models: dict[str, Any], X: Any, y: Any) -> dict[str, float]:
-        """Return errors, and those of a constant that saw the held-out labels."""
-        found = {}
+        """Return errors, and those of the mean of the held-out labels."""
+        measures = {}
         for place, (name, model) in enumerate(models.items()):
             errors, which = y - model.predict(X), f" {name}" if place else ""
-            found[f"root mean squared error{which}"] = float(np.sqrt(np.mean(errors**2)))
-            found[f"fraction of variance explained{which}"] = float(1 - np.mean(errors**2) / max(np.var(y), 1e-300))
-        found["root mean squared error of the mean label"] = float(np.std(y))
-        found["fraction of labels beyond the range"] = next(iter(models.values())).clipped_target_fraction_
-        return found
+            measures[f"root mean squared error{which}"] = float(np.sqrt(np.mean(errors**2)))
+            measures[f"fraction of variance explained{which}"] = float(1 - np.mean(errors**2) / max(np.var(y), 1e-300))
+        measures["root mean squared error of the mean label"] = float(np.std(y))
+        measures["fraction of labels beyond the range"] = next(iter(models.values())).clipped_target_fraction_
+        return measures
+
+    def concerns(self, measures: dict[str, float]) -> list[Concern]:
+        """Compare the error with that of the mean label."""
+        error, trivial = (measures[f"root mean squared error{which}"] for which in ("", " of the mean label"))
+        return not_better_than("always predicting the mean label", error, trivial, measure="root mean squared error")
 
     def draw(self, report: Report, models: dict[str, Any], X: Any, y: Any) -> None:
         """Draw predictions against labels."""
         points = {name: model.predict(X) for name, model in models.items()}
-        report.figure("Predictions", predictions_plot(y, points), "On the diagonal a prediction is right.")
+        report.figure("Predictions", predictions_plot(y, points), "Correct predictions are on the diagonal.")
 
     def values(self) -> dict[str, Any]:
         """Return the range."""
@@ -131,7 +155,7 @@ class NumberTask(Task):
 
 @dataclass(frozen=True, eq=False)
 class NetworkComparison(FitResult):
-    """What `compare_networks` found.
+    """The result of `compare_networks`.
 
     Attributes
     ----------
@@ -143,24 +167,38 @@ class NetworkComparison(FitResult):
     curves : dict of str to list of float
         Loss of each step's examples, without noise.
     guarantee : Guarantee
-        Of `model`.
+        That of `model`.
     task : Task
     test : tuple
         The held-out rows and labels.
     n_examples : int
-        Examples that were fitted.
+        Number of fitted examples.
+    frontier : Frontier or None
+        Accuracy or error against epsilon, on synthetic examples.
     """
 
     title = "Private Bayesian network"
     model_name = "network"
 
-    model: Any
-    plain: Any
+    model: PrivateNetwork
+    plain: PrivateNetwork
     measures: dict[str, float]
     curves: dict[str, list[float]]
     task: Task
     test: tuple[Any, Any]
     n_examples: int
+    frontier: Frontier | None = None
+
+    @property
+    def n_units(self) -> int:
+        """The number of fitted examples."""
+        return self.n_examples
+
+    @property
+    def concerns(self) -> list[Concern]:
+        """Concerns about the guarantee, the loss and the measures."""
+        concerns = [*super().concerns, *about_losses(self.curves[next(iter(self.models))])]
+        return [*concerns, *self.task.concerns(self.measures)] if len(self.test[1]) else concerns
 
     @property
     def models(self) -> dict[str, Any]:
@@ -171,7 +209,7 @@ class NetworkComparison(FitResult):
 
     def values(self) -> dict[str, Any]:
         """Return measures, dropout rates and settings as plain values."""
-        names = ("method", "features", "image_shape", "epochs", "sampling_rate", "clip", "step_size")
+        names = ("method", "image_shape", "epochs", "sampling_rate", "clip", "step_size")
         model = self.model
         private = model is not self.plain
         return {
@@ -179,10 +217,13 @@ class NetworkComparison(FitResult):
             "held_out": len(self.test[1]),
             **self.task.values(),
             "measures": self.measures,
+            **({} if self.frontier is None else {"frontier_on_synthetic_examples": self.frontier.values()}),
             "dropout_rate": model.dropout_rate_,
+            "scale": model.scale_,
             "settings": {
                 **{name: getattr(model, name) for name in names},
-                "hidden": list(model.hidden),
+                "features": model.features_,
+                "hidden": model.hidden_,
                 "feature_range": np.asarray(model.feature_range).tolist(),
                 "random_state": model.random_state,
                 "epsilon": model.epsilon if private else None,
@@ -204,13 +245,16 @@ class NetworkComparison(FitResult):
             curves(self.curves, step_name="step", value_name="mean loss of the step's examples"),
             "Computed without noise, for the holder. The number of steps is fixed and does not depend on it.",
         )
+        if self.frontier is not None:
+            self.frontier.draw(report)
         if len(self.test[1]):
             self.task.draw(report, self.models, *self.test)
         rates = [[name, f"{value:.4f}"] for name, value in self.model.dropout_rate_.items()]
-        note = "The dropout rate that the last step's noise amounts to."
+        note = "The dropout rate that is equivalent to the last step's noise."
         report.table("Dropout rate of the weights", ["over the weights", "rate"], rates, note)
 
 
+@concerns_in_the_result
 def compare_networks(
     X: Any,
     y: Any,
@@ -220,7 +264,8 @@ def compare_networks(
     epsilon: float | None = None,
     delta: float = 1e-6,
     held_out: float = 0.2,
-    ledger: Any = None,
+    frontier: bool = False,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     random_state: int = 0,
     progress: Callable[[str], None] | None = None,
@@ -243,6 +288,9 @@ def compare_networks(
     held_out : float, default=0.2
         Fraction of the examples to hold out of both fits. With an `epsilon`, each example is held out or kept by itself,
         under a secret key (`tacit.data.split`); otherwise by `random_state`.
+    frontier : bool, default=False
+        With an `epsilon`: also train on synthetic examples of the same shape at several epsilons, and draw the accuracy or
+        error against them. It costs no privacy, and the time of six trainings.
     ledger, dataset
         See `tacit.neural.PrivateBayesianClassifier`.
     random_state : int, default=0
@@ -271,12 +319,14 @@ def compare_networks(
     settings = {"delta": delta, "random_state": random_state, **parameters}
 
     def trained(what: str, **further: Any) -> Any:
-        return task.model(**settings, **further, progress=_steps_shown(say, what, settings)).fit(*train)
+        model = task.model(**settings, **further)
+        with show_progress(_steps_shown(say, what, model)):
+            return model.fit(*train)
 
     plain = trained("training without privacy, to compare", epsilon=math.inf)
     models = {"fitted": plain}
     if len(test[1]):
-        task.measures(models, *test)  # what can fail is tried before the private fit is charged
+        task.measures(models, *test)  # everything that can fail is tried before the private fit is charged
     if epsilon is not None:
         model = trained("training with privacy", epsilon=epsilon, ledger=ledger, dataset=dataset)
         models = {"private": model, "without privacy": plain}
@@ -285,7 +335,11 @@ def compare_networks(
     measures = task.measures(models, *test) if len(test[1]) else {}
     measures["fraction of values beyond the range"] = first.clipped_fraction_
     losses = {name: [float(loss) for loss in model.loss_curve_] for name, model in reversed(models.items())}
-    return NetworkComparison(first, plain, measures, losses, task, test, len(train[1]))
+    drawn = None
+    if frontier and epsilon is not None:
+        say("training on synthetic examples")
+        drawn = network_frontier(first, len(train[1]))
+    return NetworkComparison(first, plain, measures, losses, task, test, len(train[1]), drawn)
 
 
 def _task(y: Any, classes: Sequence[Any] | None, target_range: tuple[float, float] | None, *, private: bool) -> Task:
@@ -300,18 +354,19 @@ def _task(y: Any, classes: Sequence[Any] | None, target_range: tuple[float, floa
     if classes is None and private:
         raise InvalidInputError(
             "the classes for a private fit",
-            words("none: those that occur in the labels would be a release that nobody paid for"),
+            words("none: the classes that occur in the labels are private"),
             "Give all classes that a label can have: classes=, or --classes a,b,c.",
         )
     return ClassTask(y if classes is None else classes)
 
 
-def _steps_shown(say: Callable[[str], None], what: str, settings: dict[str, Any]) -> Callable[[int], None]:
-    """Return what shows the progress of a training, a few times."""
-    steps = max(1, round(settings.get("epochs", 10.0) / settings.get("sampling_rate", 0.1)))
+def _steps_shown(say: Callable[[str], None], what: str, model: PrivateNetwork) -> Listener:
+    """Return a listener that reports the progress of a training, a few times."""
+    steps = model.n_steps()
     shown = {math.ceil(steps * part / REPORTS_PER_TRAINING) for part in range(1, REPORTS_PER_TRAINING + 1)}
 
-    def show(done: int) -> None:
+    def show(told: Told) -> None:
+        done = (told.done or 0) - 1  # the first sum counts the examples
         if done in shown:
             say(f"{what}: step {done} of {steps}")
 

@@ -1,19 +1,53 @@
-"""A report: one self-contained HTML file of text, tables and figures, readable anywhere and offline."""
+"""A report: one self-contained HTML file with text, tables and figures, which needs no network."""
 
 from __future__ import annotations
 
 import io
 import os
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from html import escape
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.estimators.verdict import Concern
 from tacit.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+IN_WORDS = {
+    "count": "number of units",
+    "total": "sum of the rows",
+    "spread": "spread of the rows",
+    "shift": "shift of the mean",
+    "weight": "sum of the weights",
+    "second": "second moments",
+    "cells": "frequencies of all values of single columns",
+    "pairs": "frequencies of all pairs of values",
+    "words": "words with their numbers of texts",
+    "items": "sums per item",
+    "gradient": "gradient of the loss",
+}
+"""Statistics by names for readers who do not know the program."""
+HOLDER_ONLY, PASSED_ON = "for the holder only", "may be passed on"
+"""Who a section is for; in parentheses at the end of a heading they become a coloured mark."""
+
+
+@dataclass
+class Occasion:
+    """What a page should say about the run that it is written in: the name of the data, and warnings that were given."""
+
+    data: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+occasion: ContextVar[Occasion] = ContextVar("occasion", default=Occasion())  # noqa: B039  # the default is not changed
 
 
 class Report:
@@ -37,19 +71,27 @@ class Report:
     def __init__(self, title: str, summary: str = "") -> None:
         self.title = title
         self.summary = summary
+        self.facts: dict[str, str] = {}
+        """What the header says beside the name of the data, the date and the version: sizes and settings."""
         self._sections: list[dict[str, Any]] = []
 
     def text(self, heading: str, *paragraphs: str) -> None:
         """Add a section of plain text."""
         self._sections.append({"heading": heading, "kind": "text", "paragraphs": paragraphs})
 
+    def concerns(self, concerns: Iterable[Concern]) -> None:
+        """Add the concerns, if there are any."""
+        listed = list(concerns)
+        if listed:
+            self._sections.append({"heading": "Before you use this", "kind": "concerns", "concerns": listed})
+
     def table(self, heading: str, columns: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> None:
-        """Add a table; cells are text, escaped."""
+        """Add a table; cells are text, and are escaped."""
         content = [list(row) for row in rows]
         self._sections.append({"heading": heading, "kind": "table", "columns": columns, "rows": content, "note": note})
 
     def figure(self, heading: str, figure: Figure, caption: str) -> None:
-        """Add a matplotlib figure as inline SVG; `caption` says what to see in it."""
+        """Add a matplotlib figure as inline SVG, with a caption."""
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": "tacit"})
         svg = buffer.getvalue()
@@ -58,11 +100,11 @@ class Report:
         )
 
     def guarantee(self, guarantee: Guarantee) -> None:
-        """Add the guarantee: its sentence, and the releases it was computed from."""
-        rows = [[release.name or "-", str(release.count), release.describe()] for release in guarantee.releases]
-        self._sections.append({"heading": "Guarantee", "kind": "text", "paragraphs": [str(guarantee)]})
+        """Add the guarantee: its sentence, and the releases from which it was computed."""
+        rows = [[_in_words(release.name), str(release.count), release.describe()] for release in guarantee.releases]
+        self.text(f"Guarantee ({PASSED_ON})" if guarantee.holds else "No guarantee", str(guarantee))
         if rows:
-            self.table("What was released", ["statistic", "times", "how"], rows)
+            self.table(f"What was released ({PASSED_ON})", ["statistic", "times", "how"], rows)
 
     def html(self) -> str:
         """Return the whole page."""
@@ -70,13 +112,36 @@ class Report:
 
         template = files("tacit.report").joinpath("page.html").read_text(encoding="utf-8")
         page = Environment(autoescape=True).from_string(template)
-        return page.render(title=self.title, summary=self.summary, sections=self._sections)
+        run = occasion.get()
+        facts = {"data": run.data} if run.data else {}
+        facts |= {"written": f"{datetime.now(UTC):%Y-%m-%d}", **self.facts, "tacit": version("tacit")}
+        return page.render(
+            title=self.title,
+            summary=self.summary,
+            facts=facts,
+            warnings=run.warnings,
+            sections=[_marked(section) for section in self._sections],
+        )
 
     def _repr_html_(self) -> str:
-        """Show the page in a notebook, in a frame of its own, so that its style does not reach the notebook."""
+        """Return the page in a frame for a notebook, so that its style does not affect the notebook."""
         page = escape(self.html(), quote=True)
         return f'<iframe srcdoc="{page}" width="100%" height="700" style="border: 0"></iframe>'
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the page to `path`."""
         Path(path).write_text(self.html(), encoding="utf-8")
+
+
+def _in_words(statistic: str) -> str:
+    """Return what a released statistic is: programs name the arrays of a sum, as in count+total."""
+    return ", ".join(IN_WORDS.get(part, part.replace("_", " ")) for part in statistic.split("+")) if statistic else "-"
+
+
+def _marked(section: dict[str, Any]) -> dict[str, Any]:
+    """Return a section with who it is for taken out of its heading."""
+    heading = section["heading"]
+    for mark, style in ((HOLDER_ONLY, "holder"), (PASSED_ON, "passed")):
+        if heading.endswith(f" ({mark})"):
+            return {**section, "heading": heading.removesuffix(f" ({mark})"), "mark": mark, "style": style}
+    return section

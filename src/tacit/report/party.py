@@ -1,9 +1,9 @@
-"""One party's part in a model that several organisations fitted."""
+"""The result of one party in a joint fit of several organisations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.report.figures import bars, curves
@@ -13,7 +13,7 @@ from tacit.report.result import FitResult
 
 @dataclass(frozen=True, eq=False)
 class PartyResult(FitResult):
-    """What one party has after a joint fit.
+    """The result of one party in a joint fit.
 
     Attributes
     ----------
@@ -27,6 +27,12 @@ class PartyResult(FitResult):
         Records of this party.
     traffic : dict
         Rounds, bytes and seconds.
+    payoff : dict or None
+        Own and joint error on this party's held-out records, the gain and its interval.
+    payoff_text : str
+        The same in words, or why it was not measured.
+    left : mapping of str to int
+        Parties that left for good, and the first round without their records.
     guarantee : Guarantee
     """
 
@@ -38,6 +44,9 @@ class PartyResult(FitResult):
     traffic: dict[str, Any]
     title: str
     model_name: str
+    payoff: dict[str, Any] | None = None
+    payoff_text: str = ""
+    left: Mapping[str, int] = field(default_factory=dict)
 
     def values(self) -> dict[str, Any]:
         """Return job, records and traffic as plain values."""
@@ -47,16 +56,32 @@ class PartyResult(FitResult):
             "parties": list(self.parties),
             "records": self.n_records,
             "traffic": self.traffic,
+            "payoff": self.payoff,
+            "left": dict(self.left),
         }
 
     def lines(self) -> list[str]:
-        """Return the traffic."""
-        return [f"{self.traffic['rounds']} rounds, {self.traffic['sent']:,} bytes sent."]
+        """Return whether joining paid off, and the traffic."""
+        traffic = f"{self.traffic['rounds']} rounds, {self.traffic['sent']:,} bytes sent."
+        missing = [
+            f"From round {number} on without the records of {name}, which left." for name, number in self.left.items()
+        ]
+        return [*missing, *([self.payoff_text] if self.payoff_text else []), traffic]
 
     def draw(self, report: Report) -> None:
-        """Add traffic, time, learning curve and job."""
+        """Add the payoff, traffic, time, learning curve and job."""
         traffic = self.traffic
-        report.text("Parties", f"One model, fitted by {', '.join(self.parties)}.")
+        left = "".join(
+            f" From round {number} on the records of {name}, which left, are missing."
+            for name, number in self.left.items()
+        )
+        report.text("Parties", f"One model, fitted by {', '.join(self.parties)}.{left}")
+        if self.payoff_text:
+            report.text("Did joining pay off?", f"{self.payoff_text} These figures stay with this party.")
+        if self.payoff is not None:
+            errors = {"mean squared error": [self.payoff["own"], self.payoff["joint"]]}
+            figure = bars(["own model", "joint model"], errors, value_name="mean squared error")
+            report.figure("Own and joint error", figure, "On this party's own held-out records.")
         report.table(
             "Traffic",
             ["measure", "value"],
@@ -64,14 +89,14 @@ class PartyResult(FitResult):
                 ["rounds", str(traffic["rounds"])],
                 ["bytes sent", f"{traffic['sent']:,}"],
                 ["bytes received", f"{traffic['received']:,}"],
-                ["seconds until all had come", f"{traffic['connecting']:.2f}"],
+                ["seconds until all were connected", f"{traffic['connecting']:.2f}"],
                 ["seconds computing", f"{traffic['computing']:.2f}"],
                 ["seconds waiting for others", f"{traffic['waiting']:.2f}"],
             ],
         )
         seconds = {"seconds": [traffic["computing"], traffic["waiting"]]}
         figure = bars(["computing", "waiting"], seconds, value_name="seconds")
-        report.figure("Time", figure, "Where this party's time went.")
+        report.figure("Time", figure, "How this party spent its time.")
         if hasattr(self.model, "loss_curve_"):
             figure = curves({"all parties": list(self.model.loss_curve_)}, step_name="sweep", value_name="objective")
             report.figure("Learning curve", figure, "The objective over all parties' records, from totals.")

@@ -1,4 +1,4 @@
-"""Whether a document's presence shows in what a fit among holders sends: the measurement, and its page."""
+"""Measure whether a document's presence shows in what a fit among holders sends, with a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tacit.validation import check_count, check_seed
 
 @dataclass(frozen=True, eq=False)
 class PresenceResult(Result):
-    """What `measure_presence` found.
+    """The result of `measure_presence`.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ def measure_presence(
     jobs: int = 2,
     random_state: int = 0,
 ) -> PresenceResult:
-    """Run a fit with and without each document, and compare everything that others would see of it.
+    """Run a fit with and without each document, and compare everything that others would see.
 
     Parameters
     ----------
@@ -62,26 +62,24 @@ def measure_presence(
     >>> from tacit.report import measure_presence
     >>> X = np.random.default_rng(0).standard_normal((300, 4))
     >>> X[7] *= 20
-    >>> found = measure_presence(SVD(2, hide_singular_values=False), X, [3, 7], size=30, samples=20, jobs=1)
-    >>> found.summary["flagged"]
+    >>> result = measure_presence(SVD(2, hide_singular_values=False), X, [3, 7], size=30, samples=20, jobs=1)
+    >>> result.summary["flagged"]
     [7]
     """
     chosen = _drawn(documents, X.shape[0], random_state) if isinstance(documents, int) else documents
     settings: dict[str, Any] = {"samples": samples, "size": size, "holders": holders, "level": level}
-    found = ksdp(mechanism, X, chosen, **settings, jobs=jobs, random_state=random_state)
+    measured = ksdp(mechanism, X, chosen, **settings, jobs=jobs, random_state=random_state)
     notice = for_the_holder()
     report = Report("What a document's presence changes", notice)
-    report.guarantee(found.guarantee)
-    caption = (
-        "Each point is a document. Points far below the line are told apart; leave these documents out of the fit."
-    )
-    report.figure("P-values", found.figure(), caption)
+    report.guarantee(measured.guarantee)
+    caption = "Each point is a document. The presence of documents far below the line shows; leave them out of the fit."
+    report.figure("P-values", measured.figure(), caption)
     rows = [
-        [str(document), f"{p:.3g}", f"{corrected:.3g}", "shows" if corrected <= found.level else "-"]
-        for document, p, corrected in zip(found.documents, found.pi, found.corrected, strict=True)
+        [str(document), f"{p:.3g}", f"{corrected:.3g}", "shows" if corrected <= measured.level else "-"]
+        for document, p, corrected in zip(measured.documents, measured.pi, measured.corrected, strict=True)
     ]
     report.table("Documents", ["row", "smallest p-value", "corrected", ""], rows)
-    return PresenceResult({"notice": notice, **found.to_dict()}, report, found)
+    return PresenceResult({"notice": notice, **measured.to_dict()}, report, measured)
 
 
 def _drawn(documents: int, n_rows: int, random_state: int) -> list[int]:

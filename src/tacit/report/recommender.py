@@ -1,10 +1,11 @@
-"""A recommender with privacy beside one without, measured on ratings that neither saw."""
+"""A recommender with privacy and one without, measured on held-out ratings."""
 
 from __future__ import annotations
 
 import math
+import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,23 +13,27 @@ import numpy as np
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_pairs
 from tacit.errors import InvalidInputError, PrivacyWarning, words
+from tacit.estimators.verdict import Concern, about_ratings, not_better_than, only_biases
 from tacit.factor import PrivateRecommender, Recommender
 from tacit.report.figures import bars, frontier, histogram
 from tacit.report.page import Report
-from tacit.report.result import FitResult
+from tacit.report.result import FitResult, concerns_in_the_result
+from tacit.report.synthetic_frontier import Frontier, ratings_frontier
 from tacit.validation import check_epsilon
 
 if TYPE_CHECKING:
     import polars
 
+    from tacit.privacy.ledger import Ledger
+
 GROUPS = 5
-"""Held-out ratings are drawn in this many groups, from those of rare items to those of popular ones."""
+"""Number of groups of held-out ratings in the figure, from those of rare items to those of popular ones."""
 OWN_MEAN = "a user's own mean"
 
 
 @dataclass(frozen=True, eq=False)
 class RecommenderComparison(FitResult):
-    """What `compare_recommenders` found.
+    """The result of `compare_recommenders`.
 
     Attributes
     ----------
@@ -37,24 +42,28 @@ class RecommenderComparison(FitResult):
     plain : Recommender
         The fit without privacy.
     measures : dict of str to dict
-        Of each model, and of the users' own means: RMSE, MAE, recall and NDCG on held-out ratings.
+        RMSE, MAE, recall and NDCG on held-out ratings, of each model and of the users' own means.
     curves : dict of float to float
         RMSE by epsilon.
     guarantee : Guarantee
-        Of `model`.
+        That of `model`.
     by_popularity : dict of str to list of float
-        RMSE of each model in groups of held-out ratings of ever more popular items.
+        RMSE of each model in groups of held-out ratings, by ascending popularity of the items.
     ratings_per_user : ndarray of int
         Numbers of fitted ratings.
     n_ratings, n_held_out : int
     source : dict of str to str
-        Where the ratings came from; ``result.json`` holds it.
+        Where the ratings came from; it is in ``result.json``.
+    all_equal : bool
+        Whether all ratings are the same number.
+    frontier : Frontier or None
+        The error against epsilon, on synthetic users.
     """
 
     title = "Recommender"
     model_name = "recommender"
 
-    model: Any
+    model: PrivateRecommender | Recommender
     plain: Recommender
     measures: dict[str, dict[str, float]]
     curves: dict[float, float]
@@ -63,29 +72,53 @@ class RecommenderComparison(FitResult):
     n_ratings: int
     n_held_out: int
     source: dict[str, str] = field(default_factory=dict)
+    all_equal: bool = False
+    frontier: Frontier | None = None
+
+    @property
+    def n_units(self) -> int:
+        """The number of fitted users."""
+        return len(self.ratings_per_user)
+
+    @property
+    def concerns(self) -> list[Concern]:
+        """Concerns about the guarantee, the ratings, the error and the factors."""
+        concerns = super().concerns
+        if self.all_equal:
+            concerns += about_ratings([0.0])
+        elif OWN_MEAN in self.measures:
+            error, trivial = next(iter(self.measures.values()))["rmse"], self.measures[OWN_MEAN]["rmse"]
+            concerns += not_better_than(f"{OWN_MEAN}, which costs no privacy", error, trivial, measure="RMSE")
+        return concerns + only_biases(int(np.any(self.model.item_factors_)))
 
     def values(self) -> dict[str, Any]:
         """Return scores and the frontier as plain values."""
-        return {
+        values = {
             **self.source,
             "ratings": self.n_ratings,
             "held_out": self.n_held_out,
             "scores": self.measures,
-            "frontier": {f"{epsilon:g}": self.curves[epsilon] for epsilon in sorted(self.curves)},
         }
+        if self.curves:
+            values["rmse_by_epsilon"] = {f"{epsilon:g}": self.curves[epsilon] for epsilon in sorted(self.curves)}
+        if self.frontier is not None:
+            values["frontier_on_synthetic_users"] = self.frontier.values()
+        return values
 
     def lines(self) -> list[str]:
         """Return each model's error."""
         return [f"{name}: RMSE {scores['rmse']:.4f}" for name, scores in self.measures.items()]
 
     def draw(self, report: Report) -> None:
-        """Add scores, what privacy costs, errors by popularity and the users' contributions."""
-        keys = ("rmse", "mae", "recall", "ndcg")
+        """Add scores, the cost of privacy, errors by popularity and the users' contributions."""
+        keys = ("rmse", "mae", "recall", "ndcg", "average_precision", "coverage")
         rows = [
             [name, *(f"{scores[key]:.4f}" if key in scores else "" for key in keys)]
             for name, scores in self.measures.items()
         ]
-        report.table("Held-out ratings", ["model", "RMSE", "MAE", "recall at 10", "NDCG at 10"], rows)
+        report.table(
+            "Held-out ratings", ["model", "RMSE", "MAE", "recall at 10", "NDCG at 10", "MAP at 10", "coverage"], rows
+        )
         if self.curves:
             epsilons = sorted(self.curves)
             figure = frontier(
@@ -96,7 +129,9 @@ class RecommenderComparison(FitResult):
                 reference_name="without privacy",
                 baseline=(self.measures[OWN_MEAN]["rmse"], f"{OWN_MEAN} (free)"),
             )
-            report.figure("What privacy costs", figure, "Lower is better. A user's own mean costs no privacy at all.")
+            report.figure("What privacy costs", figure, "Lower is better. A user's own mean costs no privacy.")
+        if self.frontier is not None:
+            self.frontier.draw(report)
         if self.by_popularity:
             labels = ["rarest", *[""] * (GROUPS - 2), "most popular"]
             report.figure(
@@ -111,17 +146,20 @@ class RecommenderComparison(FitResult):
         )
 
 
+@concerns_in_the_result
 def compare_recommenders(
     ratings: Any,
     n_factors: int = 16,
     *,
     epsilon: float | None = None,
-    delta: float = 1e-5,
+    delta: float = 1e-6,
     rating_range: tuple[float, float] = (1, 5),
     catalogue: Sequence[Any] | None = None,
     held_out: float = 0.1,
     other_epsilons: Sequence[float] = (),
-    ledger: Any = None,
+    frontier: bool = False,
+    budgets: Mapping[Any, float] | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     random_state: int = 0,
     source: dict[str, str] | None = None,
@@ -139,18 +177,24 @@ def compare_recommenders(
     delta, rating_range
         See `tacit.PrivateRecommender`.
     catalogue : sequence of ids
-        All items there are: public, and required for a private fit.
+        All items: public, and required for a private fit.
     held_out : float, default=0.1
         Fraction of the ratings to hold out of both fits. With an `epsilon`, each rating is held out or kept by its user
         and item, under a secret key (`tacit.data.split`); otherwise by `random_state`.
     other_epsilons : sequence of float
-        Also fit with these, to draw what privacy costs. Nothing of these fits is released or charged.
+        Also fit with these, to draw the cost of privacy: for ratings that are public or made up. The curve is computed
+        from the ratings themselves, and neither protected nor charged.
+    frontier : bool, default=False
+        With an `epsilon`: draw the error against epsilon, on synthetic users drawn from the released model. It costs no
+        privacy.
+    budgets : mapping of user to float, optional
+        In place of `epsilon`: each user's own; `inf` for volunteers, whom no guarantee covers.
     ledger, dataset
         See `tacit.PrivateRecommender`.
     random_state : int, default=0
         Without `epsilon`, the seed of the split.
     source : dict of str to str, optional
-        Kept with the result, as the name of the file that the ratings came from.
+        Kept with the result, for example the name of the file of the ratings.
     progress : callable, optional
         Called with the name of each stage.
 
@@ -166,21 +210,24 @@ def compare_recommenders(
     >>> from tacit.report import compare_recommenders
     >>> made = make_ratings(2000, 40, random_state=1)
     >>> frame = polars.DataFrame({"user": made.users, "item": made.items, "rating": made.ratings})
-    >>> found = compare_recommenders(frame, 4, epsilon=5.0, catalogue=range(40))
-    >>> bool(found.measures["private"]["rmse"] < 1.2 * found.measures["without privacy"]["rmse"])
+    >>> result = compare_recommenders(frame, 4, epsilon=5.0, catalogue=range(40))
+    >>> bool(result.measures["private"]["rmse"] < 1.2 * result.measures["without privacy"]["rmse"])
     True
     """
     say = progress or (lambda stage: None)
+    if budgets is not None and epsilon is not None:
+        raise InvalidInputError("either an epsilon or budgets of the users", words("both"), "Leave one of them out.")
     if epsilon is not None:
         check_epsilon(epsilon)
+    private = epsilon is not None or budgets is not None
     frame = _frame(ratings)
     check_fraction(held_out)
-    if epsilon is None:
+    if not private:
         out = held_out_by_seed(len(frame), fraction=held_out, random_state=random_state)
     elif catalogue is None:
         raise InvalidInputError(
             "a catalogue of all items for a private fit",
-            words("none: the items that somebody rated would be a release that nobody paid for"),
+            words("none: the items that occur in the ratings are private"),
             "Give the list of all items that can be rated, rated or not: catalogue=, or --catalogue FILE.",
         )
     else:
@@ -188,22 +235,26 @@ def compare_recommenders(
     train, test = frame.filter(~out), frame.filter(out)
     say("fitting without privacy, to compare")
     plain = Recommender(n_factors, rating_range=rating_range, random_state=random_state).fit(train)
-    models: dict[str, Any] = {"fitted" if epsilon is None else "without privacy": plain}
+    models: dict[str, Any] = {"without privacy" if private else "fitted": plain}
     measures = _scores(models, test)
     if len(test):
         measures[OWN_MEAN] = {"rmse": _own_mean_error(train, test)}
     curve: dict[float, float] = {}
-    if epsilon is not None:
+    drawn: Frontier | None = None
+    if private:
         # everything that can fail has been tried on the other fits before the private one is charged
         settings: dict[str, Any] = {"delta": delta, "rating_range": rating_range, "catalogue": list(catalogue or ())}
         curve = _errors_by_epsilon(train, test, n_factors, other_epsilons, settings, say)
         say("fitting with privacy")
-        private = PrivateRecommender(n_factors, epsilon=epsilon, **settings, ledger=ledger, dataset=dataset).fit(train)
+        wanted: Any = epsilon if budgets is None else dict(budgets)
+        model = PrivateRecommender(n_factors, epsilon=wanted, **settings, ledger=ledger, dataset=dataset).fit(train)
         say("measuring")
-        models = {"private": private, **models}
-        measures = {**_scores({"private": private}, test), **measures}
-        if curve:
+        models = {"private": model, **models}
+        measures = {**_scores({"private": model}, test), **measures}
+        if curve and epsilon is not None:
             curve[epsilon] = measures["private"]["rmse"]
+        if frontier:
+            drawn = ratings_frontier(model, train["user"].n_unique(), len(train))
     return RecommenderComparison(
         next(iter(models.values())),
         plain,
@@ -214,6 +265,8 @@ def compare_recommenders(
         len(train),
         len(test),
         source or {},
+        frame["rating"].n_unique() == 1,
+        drawn,
     )
 
 
@@ -240,7 +293,7 @@ def _frame(ratings: Any) -> polars.DataFrame:
 
 
 def _scores(models: dict[str, Any], test: polars.DataFrame) -> dict[str, dict[str, float]]:
-    return {name: dict(vars(model.evaluate(test))) for name, model in models.items() if len(test)}
+    return {name: model.evaluate(test).values() for name, model in models.items() if len(test)}
 
 
 def _errors_by_epsilon(
@@ -273,8 +326,10 @@ def _own_mean_error(train: polars.DataFrame, test: polars.DataFrame) -> float:
     return math.sqrt(float(squares))
 
 
-def _by_popularity(model: Any, train: polars.DataFrame, test: polars.DataFrame) -> list[float]:
-    """Return the RMSE of the held-out ratings of ever more popular items, in groups of equal numbers of ratings."""
+def _by_popularity(
+    model: PrivateRecommender | Recommender, train: polars.DataFrame, test: polars.DataFrame
+) -> list[float]:
+    """Return the RMSE in groups of equal numbers of held-out ratings, by ascending popularity of the items."""
     import polars as pl
 
     counts = train.group_by("item").agg(pl.len().alias("count"))

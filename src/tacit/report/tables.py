@@ -1,21 +1,22 @@
-"""Release a table in changed form, release synthetic rows, or compare all methods: what `tacit perturb` does.
+"""Release a perturbed table, release synthetic rows, or compare all methods: the functions behind `tacit perturb`.
 
-Each function returns a `Result` that a notebook shows.
+Each function returns a `Result`, which a notebook shows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.frames import as_frame
-from tacit.data.identifiers import looks_like_identifier
-from tacit.data.schema import TableSchema
+from tacit.data.files import as_frame
+from tacit.data.schema import DateColumn, TableSchema, looks_like_identifier
 from tacit.errors import InvalidInputError, listed, parameter, words
+from tacit.measure import value_difference
+from tacit.measure.synthetic import SyntheticMeasures, measure_synthetic
 from tacit.perturb import named_release
 from tacit.perturb.base import TablePerturbation
 from tacit.perturb.columns import Chosen, fill_missing, read_chosen
@@ -26,13 +27,13 @@ from tacit.perturb.compare import (
     choice_in_words,
     compare_releases,
     frontier,
-    rows_kept_out,
+    rows_held_out,
 )
-from tacit.report.figures import distributions
-from tacit.report.frontiers import release_frontier
-from tacit.report.page import Report
+from tacit.report.figures import category_bars, distributions, release_frontier
+from tacit.report.page import HOLDER_ONLY, Report
 from tacit.report.result import Result, for_the_holder
 from tacit.synthetic import PrivateTable
+from tacit.synthetic.rules import comparable
 from tacit.validation import check_seed
 
 if TYPE_CHECKING:
@@ -40,25 +41,27 @@ if TYPE_CHECKING:
 
     from tacit.privacy.ledger import Ledger
 
-COLUMNS_DRAWN = 12
-ROWS_SHOWN, MEANS_SHOWN = 200, 8
+COLUMNS_PER_FIGURE, ROWS_SHOWN, MEANS_SHOWN = 24, 200, 8
+"""Most columns in a figure, and most rows and columns in a table of the report: more would not be readable."""
+ROWS_OF_PAIRS = 10
+TRIED_ROWS = 50
+"""Rows on which the comparison of a synthetic table is tried before its budget is charged."""
 ROWS_COMPARED = 6000
-"""Tables with more rows are compared on a random choice of this many."""
+"""Tables with more rows are compared on this many random ones. Set by hand: it bounds the time."""
 ABOUT_COMPARISONS = (
-    "Every method at several settings: what an analyst keeps, against the most that an attacker gains from the release over one "
-    "who has not seen it. Top left is best. Only the private table has a guarantee; the others may fall to an attack that is "
-    "not among these. "
+    "Every method at several settings: utility for an analyst, against the largest gain of an attacker with the release over one "
+    "without it. Top left is best. Only the private table has a guarantee; the others may be vulnerable to other attacks. "
 )
 
 
 @dataclass(frozen=True, eq=False)
 class ReleasedTable(Result):
-    """A released table, and what there is to say about it.
+    """A released table, with a description and a page.
 
     Attributes
     ----------
     table : data frame
-        What may leave: a data frame of the kind that was given.
+        The release: a data frame of the given type.
     summary, report
         As in `Result`; they are for the holder.
     """
@@ -72,9 +75,10 @@ def perturb_table(
     *,
     label: str | None = None,
     left_out: Sequence[str] = (),
+    appended_to: Any = None,
     **settings: Any,
 ) -> ReleasedTable:
-    """Release a table in changed form, by a method that has no guarantee.
+    """Perturb a table with a method that has no guarantee.
 
     Parameters
     ----------
@@ -82,20 +86,24 @@ def perturb_table(
     method : str
         The name of a method; see `tacit.perturb.named_release`.
     label : str, optional
-        A column with classes: never changed, and used by the methods that need it. It is released as it is.
+        A column with classes, used by the methods that need it. It is released unchanged.
     left_out : sequence of str
         Columns that are not released.
+    appended_to : data frame, optional
+        The table that was released earlier. `frame` has the rows that came later: they are changed as the method learned from
+        the earlier table, and no earlier row is released again. Two releases of one row would tell more than one. Give
+        the settings and the `random_state` of the earlier release.
     **settings
-        Parameters of the method: `level` or `target_distortion`; `columns` to change; `unchanged`, the columns to release as
-        they are; and so on.
+        Parameters of the method: `level` or `target_distortion`; `columns` to change; `unchanged`, the columns to release
+        unchanged; and so on.
 
     Examples
     --------
     >>> import numpy as np, polars as pl
     >>> from tacit.report.tables import perturb_table
     >>> frame = pl.DataFrame(np.random.default_rng(0).random((40, 2)), schema=["age", "dose"])
-    >>> found = perturb_table(frame.with_columns(zip=pl.lit("10115")), "uniform-noise", level=0.1, unchanged=["zip"])
-    >>> found.table.columns, found.summary["unchanged"]
+    >>> result = perturb_table(frame.with_columns(zip=pl.lit("10115")), "uniform-noise", level=0.1, unchanged=["zip"])
+    >>> result.table.columns, result.summary["unchanged"]
     (['age', 'dose', 'zip'], ['zip'])
     """
     whole = _frame(frame)
@@ -103,7 +111,14 @@ def perturb_table(
     kept = whole.drop(list(left_out))
     table, classes = _without_label(kept, label)
     release = named_release(method, **settings)
-    released = _frame(release.fit_transform(table.to_native(), classes))
+    if appended_to is None:
+        released = _frame(release.fit_transform(table.to_native(), classes))
+    else:
+        earlier = _frame(appended_to)
+        _check_appended(whole, earlier, release)
+        earlier_table, earlier_classes = _without_label(earlier.drop(list(left_out)), label)
+        release.fit(earlier_table.to_native(), earlier_classes)
+        released = _frame(release.transform(table.to_native()))
     if label is not None:
         released = released.with_columns(kept[label]).select(kept.columns)
     chosen = read_chosen(table.to_native(), release.columns, release.unchanged)
@@ -112,14 +127,18 @@ def perturb_table(
         "notice": for_the_holder(),
         "method": method,
         "label": label,
+        "missing": settings.get("missing", "refuse"),
         "guarantee": release.guarantee_.to_dict(),
         "measures": _measures(release),
+        "appended": appended_to is not None,
         "changed": list(chosen.names),
         "unchanged": unchanged,
         "not_released": list(left_out),
         "identifying": [name for name in unchanged if looks_like_identifier(name, kept[name].to_numpy())],
     }
-    if hasattr(release, "new_labels_"):
+    if appended_to is not None:
+        summary["measures"] = _measures_of_appended(release, chosen, released)
+    if hasattr(release, "new_labels_") and appended_to is None:
         summary |= _memberships(release, chosen)
     report = Report(f"A table released by {method}", summary["notice"])
     report.guarantee(release.guarantee_)
@@ -132,8 +151,8 @@ def perturb_table(
     options = measure_options(summary)
     report.text(
         "Before it leaves",
-        f"Measure the release: tacit measure TABLE RELEASE{options} shows what it kept and what attackers recover, also by the "
-        "columns that were not changed.",
+        f"Measure the release: tacit measure TABLE RELEASE{options} shows what it keeps and what attackers recover, also by "
+        "the unchanged columns.",
     )
     return ReleasedTable(summary, report, released.to_native())
 
@@ -155,11 +174,11 @@ def synthesize_table(
     ----------
     frame : data frame
     schema : TableSchema or mapping from column to ColumnSpec
-        What is public about the columns.
+        The public description of the columns.
     epsilon, delta, label, ledger, dataset
         As in `PrivateTable`.
     random_state : int, optional
-        Seed of the draw of the rows from the private model; it takes nothing from the guarantee, and the noise has none.
+        Seed of the draw of the rows from the private model. It does not weaken the guarantee: privacy noise does not use it.
 
     Examples
     --------
@@ -167,8 +186,8 @@ def synthesize_table(
     >>> from tacit.data import IntegerColumn
     >>> from tacit.report.tables import synthesize_table
     >>> frame = pl.DataFrame({"age": np.random.default_rng(0).integers(18, 90, size=500)})
-    >>> found = synthesize_table(frame, {"age": IntegerColumn(0, 120)}, epsilon=2.0)
-    >>> found.table["age"].dtype, found.summary["guarantee"]["epsilon"] <= 2
+    >>> result = synthesize_table(frame, {"age": IntegerColumn(0, 120)}, epsilon=2.0)
+    >>> result.table["age"].dtype, result.summary["guarantee"]["epsilon"] <= 2
     (Int64, True)
     """
     table = _frame(frame)
@@ -179,17 +198,26 @@ def synthesize_table(
         name: spec.numbers(table[name].to_numpy(), name) for name, spec in stated.for_columns(table.columns).items()
     }
     before = {name: values for name, values in read.items() if values is not None}
-    _draw_columns(Report(""), before, before)  # what the report needs is tried before anything is charged
+    dates = [name for name, spec in stated.columns.items() if isinstance(spec, DateColumn)]
+    _draw_columns(Report(""), before, before, dates)  # everything that can fail is tried before the charge
+    compared = _declared_cells(table, stated)
+    named = [name for name in compared.columns if name not in before]
+    _draw_categories(Report(""), compared, compared, named)
+    measure_synthetic(compared, compared.head(TRIED_ROWS), label=label)
     model = PrivateTable(epsilon=epsilon, delta=delta, schema=stated, label=label, ledger=ledger, dataset=dataset).fit(
         frame
     )
     released = model.sample(random_state=random_state)
+    drawn = _declared_cells(_frame(released), stated)
+    measured = measure_synthetic(compared, drawn, label=label)
     summary: dict[str, Any] = {
         "notice": for_the_holder("the synthetic table"),
         "method": PRIVATE,
         "label": label,
         "guarantee": model.guarantee_.to_dict(),
         "measures": {"rows (noisy)": model.count_, "rows drawn": len(released)},
+        "releasable": ["guarantee", "measures"],
+        "compared": measured.to_dict(),
         "changed": [],
         "unchanged": [],
         "not_released": list(stated.left_out),
@@ -198,12 +226,60 @@ def synthesize_table(
     report = Report("A synthetic table", summary["notice"])
     report.guarantee(model.guarantee_)
     _say_what_leaves(report, summary)
-    _show_measures(report, summary["measures"])
-    _draw_columns(report, before, {name: _frame(released)[name].to_numpy() for name in before})
+    report.table(
+        "What was done (may be passed on)",
+        ["", "value"],
+        [[name, f"{value:.4g}"] for name, value in summary["measures"].items()],
+        note="The number of rows is noisy, and part of the release.",
+    )
+    show_synthetic(report, measured, label)
+    after = _frame(released)
+    _draw_columns(
+        report,
+        before,
+        {name: np.asarray(stated.columns[name].numbers(after[name].to_numpy(), name)) for name in before},
+        dates,
+    )
+    _draw_categories(report, compared, drawn, named)
     report.text(
-        "Before it leaves", "The guarantee bounds every attack. No synthetic row belongs to a row of the original."
+        "Before it leaves", "The guarantee bounds every attack. No synthetic row is derived from a single original row."
     )
     return ReleasedTable(summary, report, released)
+
+
+def _declared_cells(table: nw.DataFrame[Any], schema: TableSchema) -> nw.DataFrame[Any]:
+    """Return the declared columns as a private table reads them, also where a file was read as text."""
+    import narwhals as nw
+
+    specs = {name: schema.columns[name] for name in table.columns if name in schema.columns}
+    columns = {name: comparable(spec, table[name].to_numpy(), name) for name, spec in specs.items()}
+    return nw.from_dict(columns, backend="polars")
+
+
+def show_synthetic(report: Report, measured: SyntheticMeasures, label: str | None) -> None:
+    """Add how near synthetic rows are to the real ones; all of it is for the holder."""
+    worst = sorted(measured.pairs.items(), key=lambda pair: -pair[1])[:ROWS_OF_PAIRS]
+    report.table(
+        "Columns (for the holder only)",
+        ["column", "total variation"],
+        [[name, f"{value:.3f}"] for name, value in measured.columns.items()],
+        note="0: the same distribution in real and synthetic rows; 1: nothing in common. Numbers are compared in tenths.",
+    )
+    if worst:
+        report.table(
+            "Pairs of columns (for the holder only)",
+            ["pair", "total variation"],
+            [["mean of all pairs", f"{measured.mean_pair:.3f}"], *([name, f"{value:.3f}"] for name, value in worst)],
+            note="The pairs that are farthest from the real ones. Few rows differ by chance, too.",
+        )
+    if measured.classifiers:
+        report.table(
+            f"Classifiers of {label} on real rows (for the holder only)",
+            ["classifier", "AUC, trained on real rows", "trained on synthetic rows"],
+            [[name, f"{real:.3f}", f"{drawn:.3f}"] for name, (real, drawn) in measured.classifiers.items()],
+        )
+    if measured.attack is not None:
+        report.text("Who was in the table (for the holder only)", str(measured.attack) + ".")
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,20 +310,20 @@ def compare_table(
     random_state: int = 0,
     advance: Callable[[str], None] = lambda stage: None,
 ) -> TableComparison:
-    """Compare all methods of `tacit.perturb` on the numeric columns of a table: what is kept against what leaks.
+    """Compare all methods of `tacit.perturb` on the numeric columns of a table: utility against leakage.
 
     Parameters
     ----------
     frame : data frame
     label : str, optional
-        A column with classes, by which use is measured.
+        A column with classes, for the measure of utility.
     columns : sequence of str, optional
         Columns to compare on; all numeric ones if not given.
     distortions, epsilons, delta, n_clusters, random_state, advance
         As in `tacit.perturb.compare_releases`.
     schema : TableSchema, optional
-        What is public about the columns, for the private table; it may declare more columns than are compared on. Bounds are
-        taken from the data if it is not given, and the notes say so.
+        The public description of the columns, for the private table; it may declare more columns than are compared. If it is
+        not given, bounds are computed from the data, and the notes say so.
     missing : {"refuse", "mean", "median"}
     """
     whole = _frame(frame)
@@ -262,7 +338,7 @@ def compare_table(
     values, _, n_filled = fill_missing(chosen.values, missing, chosen.names)
     of_all = f" of {len(values)}" if len(values) > ROWS_COMPARED else ""
     if len(values) > ROWS_COMPARED:
-        # A choice by place with a public seed is fine here: a comparison carries no guarantee and stays with the holder.
+        # A choice with a public seed is fine here: a comparison has no guarantee and stays with the holder.
         some = np.sort(np.random.default_rng(random_state).permutation(len(values))[:ROWS_COMPARED])
         values, classes = values[some], None if classes is None else classes[some]
     points = compare_releases(
@@ -294,18 +370,18 @@ def compare_table(
 
 
 N_COMPARED = len(COMPARED)
-"""How often `compare_table` calls `advance`."""
+"""Number of calls of `advance` by `compare_table`."""
 
 
 def _frame(frame: Any) -> nw.DataFrame[Any]:
-    found = as_frame(frame)
-    if found is None:
+    table = as_frame(frame)
+    if table is None:
         raise InvalidInputError(
             "a data frame with named columns", words(f"a value of type {type(frame).__name__}"), "Name the columns."
         )
-    if not len(found):
+    if not len(table):
         raise InvalidInputError("a table to have rows", words("names of columns only"), "Give the table with its rows.")
-    return found
+    return table
 
 
 def _check_names(names: Sequence[str], known: Sequence[str], what: str) -> None:
@@ -347,38 +423,66 @@ def _measures(release: TablePerturbation) -> dict[str, Any]:
     measures: dict[str, Any] = {"distortion": release.distortion_, release._level_name: release.level_}
     if release.n_imputed_:
         measures["missing values filled"] = release.n_imputed_
-    for name, said in (("changes_", "rows moved"), ("missed_", "rows not moved"), ("side_effects_", "side effects")):
+    for name, shown in (("changes_", "rows moved"), ("missed_", "rows not moved"), ("side_effects_", "side effects")):
         if hasattr(release, name):
-            measures[said] = len(getattr(release, name))
+            measures[shown] = len(getattr(release, name))
     if hasattr(release, "n_unchanged_"):
-        measures["rows released as they were"] = release.n_unchanged_
+        measures["rows released unchanged"] = release.n_unchanged_
     return measures
+
+
+def _check_appended(frame: nw.DataFrame[Any], earlier: nw.DataFrame[Any], release: TablePerturbation) -> None:
+    """Raise unless the rows come after those of the earlier table, and the method can be learned again as it was."""
+    if earlier.columns != frame.columns:
+        raise InvalidInputError(
+            "the columns of the earlier table, in its order", words("others"), "Give both tables the same columns."
+        )
+    n_earlier = len(earlier)
+    if len(frame) >= n_earlier and frame.head(n_earlier).to_native().equals(earlier.to_native()):
+        raise InvalidInputError(
+            "the rows that came later, alone",
+            words("a table that begins with all earlier rows"),
+            "Leave the earlier rows out: they were released, and a second version of them would tell more.",
+        )
+    if "random_state" in release.get_params() and release.random_state is None:
+        raise InvalidInputError(
+            "the random_state (--seed) of the earlier release",
+            words("none"),
+            "Without it, the method learns something else.",
+        )
+
+
+def _measures_of_appended(release: TablePerturbation, chosen: Chosen, released: nw.DataFrame[Any]) -> dict[str, Any]:
+    """Return the setting, and the distortion of the later rows, which the fit did not see."""
+    values, *_ = fill_missing(chosen.values, release.missing, chosen.names, release._fills)
+    changed = np.column_stack([released[name].to_numpy() for name in chosen.names]).astype(float)
+    return {"distortion": value_difference(values, changed), release._level_name: release.level_}
 
 
 def measure_options(summary: Mapping[str, Any]) -> str:
     """Return the options that `tacit measure` needs for these tables."""
     label = f" --label {summary['label']}" if summary["label"] is not None else ""
-    return label + (" --missing mean" if "missing values filled" in summary["measures"] else "")
+    return label + (f" --missing {summary['missing']}" if "missing values filled" in summary["measures"] else "")
 
 
 def _say_what_leaves(report: Report, summary: Mapping[str, Any]) -> None:
-    """Name the columns that leave as they are, and those that do not leave."""
-    said = []
+    """Name the columns that are released unchanged, and those that are not released."""
+    sentences = []
     if summary["unchanged"]:
-        said.append(
-            f"Released as they are: {', '.join(summary['unchanged'])}. Whoever knows a person's values in these columns can look "
-            "for them in the release."
+        sentences.append(
+            f"Released unchanged: {', '.join(summary['unchanged'])}. Anyone who knows a person's values in these columns can "
+            "search for them in the release."
         )
     else:
-        said.append("No column is released as it is.")
+        sentences.append("No column is released unchanged.")
     if summary["identifying"]:
-        said.append(
-            f"Of these, {', '.join(summary['identifying'])} may be identifiers, by name or because every row has another value: "
-            "whoever knows them finds the row."
+        sentences.append(
+            f"Of these, {', '.join(summary['identifying'])} may be identifiers, by name or because all rows have different "
+            "values: anyone who knows them finds the row."
         )
     if summary["not_released"]:
-        said.append(f"Not released: {', '.join(summary['not_released'])}.")
-    report.text("Columns", *said)
+        sentences.append(f"Not released: {', '.join(summary['not_released'])}.")
+    report.text("Columns", *sentences)
 
 
 def _show_measures(report: Report, measures: Mapping[str, Any]) -> None:
@@ -386,24 +490,46 @@ def _show_measures(report: Report, measures: Mapping[str, Any]) -> None:
 
 
 def _draw_columns(
-    report: Report, before: Mapping[str, NDArray[np.float64]], after: Mapping[str, NDArray[np.float64]]
+    report: Report,
+    before: Mapping[str, NDArray[np.float64]],
+    after: Mapping[str, NDArray[np.float64]],
+    dates: Collection[str] = (),
 ) -> None:
-    """Add a picture of the distributions of columns; columns of which nothing is known are left out."""
-    drawn = [name for name, values in before.items() if np.isfinite(values).any()][:COLUMNS_DRAWN]
-    if not drawn:
-        return
-    tables = (np.column_stack([columns[name] for name in drawn]) for columns in (before, after))
-    more = f"; the first {len(drawn)} of {len(before)}." if len(before) > len(drawn) else "."
-    report.figure("Distributions", distributions(drawn, *tables), f"Columns before and after{more}")
+    """Add figures of the distributions of all columns of numbers; columns without any value are left out."""
+    filled = [name for name, values in before.items() if np.isfinite(values).any()]
+    for start in range(0, len(filled), COLUMNS_PER_FIGURE):
+        drawn = filled[start : start + COLUMNS_PER_FIGURE]
+        tables = (np.column_stack([columns[name] for name in drawn]) for columns in (before, after))
+        report.figure(
+            f"Distributions ({HOLDER_ONLY})",
+            distributions(drawn, *tables, dates=dates),
+            "Columns of numbers before and after, from the least to the greatest value. Heights are fractions of the rows, "
+            "on a logarithmic scale.",
+        )
+
+
+def _draw_categories(report: Report, before: nw.DataFrame[Any], after: nw.DataFrame[Any], names: Sequence[str]) -> None:
+    """Add figures of the frequencies of the categories of all named columns."""
+    for start in range(0, len(names), COLUMNS_PER_FIGURE):
+        drawn = names[start : start + COLUMNS_PER_FIGURE]
+        pairs = {name: (_fractions(before[name]), _fractions(after[name])) for name in drawn}
+        report.figure(
+            f"Categories ({HOLDER_ONLY})", category_bars(pairs), "Fractions of the rows before and after, by category."
+        )
+
+
+def _fractions(column: nw.Series[Any]) -> dict[str, float]:
+    values, counts = np.unique([str(value) for value in column.to_list()], return_counts=True)
+    return dict(zip(values.tolist(), (counts / max(len(column), 1)).tolist(), strict=True))
 
 
 def _memberships(release: Any, chosen: Chosen) -> dict[str, Any]:
-    """Return what became of rows that moved or were to move, and the clusters by the numbers that `hide` uses."""
+    """Return the rows that moved or were to move, and the clusters with the numbers that `hide` uses."""
     before, after = release.labels_, release.new_labels_
-    said = {"changes_": "moved as asked", "missed_": "not where asked", "side_effects_": "side effect"}
+    kinds = {"changes_": "moved as asked", "missed_": "not moved as asked", "side_effects_": "side effect"}
     rows = [
         {"row": int(row), "before": int(before[row]), "after": int(after[row]), "what": what}
-        for name, what in said.items()
+        for name, what in kinds.items()
         for row in getattr(release, name)
     ]
     clusters = [
@@ -442,12 +568,12 @@ def _show_memberships(report: Report, summary: Mapping[str, Any]) -> None:
 
 
 def _use_of_original(values: Any, classes: Any, seed: int) -> float:
-    """Return the utility of the original table: that of a release that changes nothing."""
+    """Return the utility of the original table, as that of an unchanged release."""
     if classes is None:
         return 1.0
     from tacit.measure import classifier_scores
 
-    test = rows_kept_out(classes, len(values), seed)
+    test = rows_held_out(classes, len(values), seed)
     return float(classifier_scores(values[~test], classes[~test], values[test], classes[test], "logistic-l1")[1])
 
 
@@ -467,8 +593,8 @@ def _comparison_report(summary: Mapping[str, Any], points: Sequence[Compared], r
         highlight=PRIVATE,
     )
     caption = (
-        "Along a line markers grow with the setting: distortion, or epsilon for the private table. The grey line joins the "
-        "releases that no other one beats in both; settings are written beside some of them."
+        "Along a line, markers grow with the setting: distortion, or epsilon for the private table. The grey line joins the "
+        "releases that no other one beats in both; some of them are labelled with their setting."
     )
     report.figure("Use against leak", figure, caption)
     attacks = list(dict.fromkeys(name for point in measured for name in point.attacks))
@@ -481,7 +607,7 @@ def _comparison_report(summary: Mapping[str, Any], points: Sequence[Compared], r
         ]
         for point in measured
     ]
-    note = "Gain of each attack over the same attacker without the release, as a fraction of what there is to gain."
+    note = "Gain of each attack over an attacker without the release, as a fraction of the largest possible gain."
     report.table("All releases", ["method", "setting", summary["utility"], *attacks], rows, note=note)
     notes: dict[tuple[str, str], list[str]] = {}
     for point in points:
@@ -494,10 +620,10 @@ def _comparison_report(summary: Mapping[str, Any], points: Sequence[Compared], r
 
 
 def _about_comparison(summary: Mapping[str, Any]) -> str:
-    """Return what was compared, and what was left out of it."""
-    said = [f"Compared on {summary['title']}."]
+    """Return what was compared and what was left out, as sentences."""
+    sentences = [f"Compared on {summary['title']}."]
     if summary["missing_filled"]:
-        said.append(f"{summary['missing_filled']} missing values were filled.")
+        sentences.append(f"{summary['missing_filled']} missing values were filled.")
     if summary["columns_left_out"]:
-        said.append(f"Left out: {', '.join(summary['columns_left_out'])}.")
-    return " ".join(said)
+        sentences.append(f"Left out: {', '.join(summary['columns_left_out'])}.")
+    return " ".join(sentences)

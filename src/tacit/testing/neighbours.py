@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from tacit.channel.asks import Choose, Sample, Sum, Total
 from tacit.channel.noisy import Measured, Noisy
-from tacit.channel.run import Channel, interpose, same_values
-from tacit.channel.transcript import Transcript
+from tacit.channel.run import Channel, Transcript, interpose, same_values
 from tacit.errors import PrivacyViolationError, words
 from tacit.privacy.guarantee import Guarantee
 

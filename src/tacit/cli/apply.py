@@ -1,0 +1,125 @@
+"""`tacit transform` and `tacit predict`: use a saved model on rows; what they write stays with the holder of the rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tacit.cli import options
+from tacit.cli.output import check_output_file, print_json
+from tacit.cli.read import chosen_columns, prepare, read_table
+from tacit.errors import InvalidInputError, parameter, words
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MODEL = typer.Argument(help="A model file, or a folder that `tacit fit` wrote.")
+TABLE = typer.Argument(help="A table of numbers with the columns of the fit: csv, tsv, parquet.")
+OUTPUT = typer.Option(..., "--output", "-o", help="File to write: csv or parquet, one row per row of DATA.")
+VOCABULARY = typer.Option(None, help="For texts: the file with the terms of the fit, one per line.")
+MISSING = typer.Option("refuse", help="For tables, empty cells: refuse, or fill by mean, median or a number.")
+WRITERS = {".csv": "write_csv", ".parquet": "write_parquet"}
+
+
+def transform(
+    model: Path = MODEL,
+    data: Path = options.MATRIX,
+    output: Path = OUTPUT,
+    vocabulary: Path | None = VOCABULARY,
+    text_column: str | None = options.TEXT_COLUMN,
+    columns: str | None = options.COLUMNS,
+    drop: str | None = options.DROP,
+    missing: str = MISSING,
+    unit_rows: bool = typer.Option(True, help="Scale each row to L2 norm 1, as the fit did (texts always are)."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the output if it exists."),
+    as_json: bool = options.JSON,
+) -> None:
+    """Write the weights of rows in a model's components: topics of documents, parts of images, principal components.
+
+    The rows are read as `tacit fit` reads them. The weights depend on the rows without noise and stay with their holder.
+    """
+    check_written(output, overwrite=overwrite)
+    fitted = loaded(model, "transform", "tacit recommend for a recommender, tacit predict for a network")
+    if vocabulary is None and (text_column is not None or (data.is_dir() and any(data.rglob("*.txt")))):
+        raise InvalidInputError(
+            "--vocabulary with the terms of the fit", words("none"), "A model of texts does not hold its terms."
+        )
+    rows = prepare(
+        data,
+        private=False,
+        unit_rows=unit_rows,
+        vocabulary=vocabulary,
+        idf="uniform",
+        shape=None,
+        chosen=chosen_columns(columns, drop, missing, text_column, private=False),
+    )
+    weights = fitted.transform(rows.X)
+    found = {f"component_{place + 1}": weights[:, place] for place in range(weights.shape[1])}
+    _write(found, output, as_json=as_json)
+
+
+def predict(
+    model: Path = MODEL,
+    data: Path = TABLE,
+    output: Path = OUTPUT,
+    columns: str | None = options.COLUMNS,
+    drop: str | None = typer.Option(None, help="Columns of DATA that the fit did not have, as the labels: a,b."),
+    missing: str = MISSING,
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the output if it exists."),
+    as_json: bool = options.JSON,
+) -> None:
+    """Write a model's predictions for the rows of a table; for classes also the probability of each.
+
+    Predictions depend on the rows and stay with their holder.
+    """
+    from tacit.data.tables import numbers_of
+
+    check_written(output, overwrite=overwrite)
+    fitted = loaded(model, "predict", "tacit recommend for a recommender, tacit transform for components")
+    chosen = chosen_columns(columns, drop, missing, private=False)
+    rows = numbers_of(read_table(data), data, **chosen.numbers).X
+    found: dict[str, Any] = {"prediction": fitted.predict(rows)}
+    if hasattr(fitted, "predict_proba"):
+        probabilities = fitted.predict_proba(rows)
+        found |= {f"probability_{name}": probabilities[:, place] for place, name in enumerate(fitted.classes_)}
+    _write(found, output, as_json=as_json)
+
+
+def check_written(output: Path, *, overwrite: bool) -> None:
+    """Raise unless rows can be written to this file."""
+    if output.suffix.lower() not in WRITERS:
+        raise InvalidInputError("an output that ends in .csv or .parquet", parameter(str(output)), "Rename it.")
+    check_output_file(output, overwrite=overwrite)
+
+
+def loaded(model: Path, method: str, instead: str) -> Any:
+    """Return the model in a file, or the only model in the folder of a fit; it must have the method."""
+    from tacit.estimators.registry import load
+
+    if model.is_dir():
+        files = sorted((model / "model").glob("*.tacit"))
+        if len(files) != 1:
+            raise InvalidInputError(
+                "a folder that `tacit fit` wrote", words(f"{len(files)} model files in it"), "Give the model's file."
+            )
+        model = files[0]
+    fitted = load(model)
+    # a recommender's `predict` takes users and items, not rows
+    if not hasattr(fitted, method) or hasattr(fitted, "recommend_for"):
+        raise InvalidInputError(f"a model with {method} for rows", parameter(type(fitted).__name__), f"Use {instead}.")
+    return fitted
+
+
+def _write(columns: dict[str, Any], output: Path, *, as_json: bool) -> None:
+    import polars as pl
+
+    frame: pl.DataFrame = pl.DataFrame(columns)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    getattr(frame, WRITERS[output.suffix.lower()])(output)
+    output.chmod(0o600)  # they describe the rows
+    if as_json:
+        print_json({"output": str(output), "rows": frame.height, "columns": frame.columns})
+    else:
+        typer.echo(f"{frame.height} rows written to {output}. They depend on the data: for its holder only.")

@@ -1,0 +1,258 @@
+"""Reads a command line of `tacit fit` or `tacit perturb` as an estimator with its settings and data, without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InvalidInputError, Undisclosed, parameter, words
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class Audited(Undisclosed):
+    """An estimator that is not fitted, and its data."""
+
+    estimator: Any
+    data: Any
+
+
+def audited_command(command: list[str]) -> Audited:
+    """Return what a command would fit with privacy.
+
+    Parameters
+    ----------
+    command : list of str
+        The arguments of `tacit`, as in ["fit", "nmf", "rows.csv", "--rank", "5", "--epsilon", "1"].
+    """
+    name, arguments = (
+        (command[1], command[2:]) if command[0] == "fit" and len(command) > 1 else (command[0], command[1:])
+    )
+    read = READERS.get(name)
+    if read is None or (command[0] != "fit") != (name == "perturb"):
+        raise InvalidInputError(
+            "a command such as fit nmf DATA --rank 5 --epsilon 1",
+            parameter(" ".join(command[:2])),
+            "tacit audit reads fit nmf, svd, pca, pcr, recommend, neural and coupled, and perturb --method private-table.",
+        )
+    return read(_parsed(command[0], name, arguments))
+
+
+def _parsed(group: str, name: str, arguments: list[str]) -> Options:
+    """Return the options that a command would get."""
+    import click
+    import typer
+
+    from tacit.cli.fit import app as fit
+    from tacit.cli.perturb import perturb
+
+    if group == "fit":
+        commands: Any = typer.main.get_command(fit)
+        found = commands.commands[name]
+    else:
+        single = typer.Typer()
+        single.command()(perturb)
+        found = typer.main.get_command(single)
+    context = found.make_context(name, list(arguments))
+    options = dict(context.params)
+    if "epsilon" in options and options["epsilon"] is None:
+        raise click.UsageError("give the audited command its --epsilon: there is no claim without one", ctx=context)
+    return options
+
+
+def _nmf(options: Options) -> Audited:
+    from tacit.cli.fit_nmf import PAID, ranks_of
+    from tacit.cli.read import image_shape_of, prepare
+    from tacit.factor import PrivateNMF
+
+    ranks = ranks_of(options["rank"])
+    if len(ranks) > 1 or options["vocabulary"] == PAID:
+        raise InvalidInputError(
+            "one --rank and a public vocabulary",
+            words("a range of ranks, or a paid vocabulary"),
+            "Audit the fit with one rank and a file of terms.",
+        )
+    norm, shape = options["row_norm"], options["image_shape"]
+    rows = prepare(
+        Path(options["data"]),
+        private=True,
+        unit_rows=norm is None if options["unit_rows"] is None else options["unit_rows"],
+        vocabulary=options["vocabulary"],
+        idf=options["idf"],
+        shape=None if shape is None else image_shape_of(shape),
+    )
+    model = PrivateNMF(
+        ranks[0],
+        epsilon=options["epsilon"],
+        delta=options["delta"],
+        row_norm=1.0 if norm is None else norm,
+        outliers=options["outliers"],
+        method=options["method"],
+        random_state=options["seed"],
+    )
+    return Audited(model, rows.X)
+
+
+def _components(kind: str) -> Callable[[Options], Audited]:
+    def read(options: Options) -> Audited:
+        from tacit.cli.fit_svd import _bounds
+        from tacit.cli.read import prepare
+        from tacit.factor import PrivatePCA, PrivateSVD
+
+        unit_rows = options["unit_rows"]
+        rows = prepare(
+            Path(options["data"]),
+            private=True,
+            unit_rows=unit_rows,
+            vocabulary=options["vocabulary"],
+            idf="uniform",
+            shape=None,
+        )
+        texts = rows.counts is not None
+        epsilon, known = options["epsilon"], unit_rows or texts
+        bounds = _bounds(epsilon, options["row_norm"], options["feature_range"], rows.names, unit_rows=known)
+        model = (PrivateSVD if kind == "svd" else PrivatePCA)(
+            options["rank"],
+            epsilon=epsilon,
+            delta=options["delta"],
+            non_negative=options["non_negative"] or texts,
+            **bounds,
+        )
+        return Audited(model, rows.X)
+
+    return read
+
+
+def _regression(options: Options) -> Audited:
+    from tacit.cli.fit_svd import _bounds
+    from tacit.cli.read import range_of, read_labelled
+    from tacit.factor import PrivatePCR
+
+    rows = read_labelled(Path(options["data"]), options["label"])
+    bounds = _bounds(options["epsilon"], options["row_norm"], options["feature_range"], rows.names, unit_rows=False)
+    model = PrivatePCR(
+        options["rank"],
+        epsilon=options["epsilon"],
+        delta=options["delta"],
+        target_range=range_of(options["label_range"] or "", "--label-range"),
+        **bounds,
+    )
+    return Audited(model, (rows.X, rows.y))
+
+
+def _recommend(options: Options) -> Audited:
+    from tacit.cli.read import range_of, read_catalogue, read_item_features, read_ratings_file
+    from tacit.factor import PrivateImplicitRecommender, PrivateRecommender
+
+    implicit, catalogue = options["implicit"], options["catalogue"]
+    columns = options["columns"] or ("user,item" if implicit else "user,item,rating")
+    if catalogue is None:
+        raise InvalidInputError("--catalogue with --epsilon", words("none"), "Give the list of all items.")
+    items = read_catalogue(Path(catalogue), columns, implicit=implicit)
+    frame = read_ratings_file(Path(options["data"]), columns, items, implicit=implicit)
+    budget = {"epsilon": options["epsilon"], "delta": options["delta"]}
+    if not implicit:
+        model = PrivateRecommender(
+            options["factors"],
+            rating_range=range_of(options["rating_range"], "--rating-range"),
+            catalogue=items.to_list(),
+            **budget,
+        )
+        return Audited(model, tuple(frame[name].to_numpy() for name in ("user", "item", "rating")))
+    features = None
+    if options["features"] is not None:
+        features = read_item_features(Path(catalogue), columns, options["features"], implicit=True)
+    return Audited(
+        PrivateImplicitRecommender(weighting=options["weighting"], features=features, **budget),
+        _as_matrix(frame, items),
+    )
+
+
+def _as_matrix(frame: Any, items: Any) -> Any:
+    """Return interactions as a users x items matrix, with the items in the order of the catalogue."""
+    import numpy as np
+    from scipy.sparse import coo_array
+
+    place = {item: index for index, item in enumerate(items.to_list())}
+    users = np.unique(frame["user"].to_numpy(), return_inverse=True)[1]
+    weights = frame["weight"].to_numpy() if "weight" in frame.columns else np.ones(len(frame))
+    columns = np.array([place.get(item, -1) for item in frame["item"].to_list()])
+    if (columns < 0).any():
+        raise InvalidInputError("items of the catalogue", words("others"), "Complete the catalogue.")
+    matrix = coo_array((weights.astype(float), (users, columns)), shape=(int(users.max()) + 1, len(place)))
+    return matrix.tocsr()
+
+
+def _neural(options: Options) -> Audited:
+    from tacit.cli.fit_neural import _feature_range, _widths
+    from tacit.cli.read import image_shape_of, labels_among, range_of, read_classes, read_labelled
+    from tacit.neural import PrivateBayesianClassifier, PrivateBayesianRegressor
+
+    rows = read_labelled(Path(options["data"]), options["label"])
+    shape = options["image_shape"]
+    settings: dict[str, Any] = {
+        "epsilon": options["epsilon"],
+        "delta": options["delta"],
+        "method": options["method"],
+        "features": None if options["features"] == "none" else options["features"],
+        "epochs": options["epochs"],
+        "sampling_rate": options["sampling_rate"],
+        "clip": options["clip"],
+        "image_shape": rows.shape if shape is None else image_shape_of(shape),
+        "feature_range": _feature_range(rows, options["feature_range"], private=True),
+        "random_state": options["seed"],
+        **({} if options["step_size"] is None else {"step_size": options["step_size"]}),
+    }
+    hidden = _widths(options["hidden"])
+    if options["label_range"] is not None:
+        target_range = range_of(options["label_range"], "--label-range")
+        return Audited(PrivateBayesianRegressor(hidden, target_range=target_range, **settings), (rows.X, rows.y))
+    if options["classes"] is None:
+        raise InvalidInputError("--classes with --epsilon", words("none"), "Name every class that may occur.")
+    named = read_classes(options["classes"])
+    return Audited(
+        PrivateBayesianClassifier(hidden, classes=tuple(named.tolist()), **settings),
+        (rows.X, labels_among(rows.y, named)),
+    )
+
+
+def _coupled(options: Options) -> Audited:
+    from tacit.cli.read_coupled import read_description
+    from tacit.factor.coupled.private.estimator import PrivateCoupledFactorization
+
+    read = read_description(Path(options["spec"]))
+    if read.model.get("epsilon") is None:
+        raise InvalidInputError("an epsilon in the description", words("none"), "There is no claim without one.")
+    return Audited(PrivateCoupledFactorization(read.ranks, **read.model), list(read.relations))
+
+
+def _table(options: Options) -> Audited:
+    from tacit.cli.perturb import PRIVATE, _stated
+    from tacit.cli.read import read_table
+    from tacit.synthetic import PrivateTable
+
+    if options["method"] != PRIVATE:
+        raise InvalidInputError(
+            "--method private-table, the only method with a claim",
+            parameter(options["method"]),
+            "Measure the others with tacit measure.",
+        )
+    schema = _stated(options["schema"], options["bounds"], options["integers"], options["categories"])
+    frame = read_table(Path(options["table"]), as_text=True)
+    model = PrivateTable(epsilon=options["epsilon"], delta=options["delta"], schema=schema, label=options["label"])
+    return Audited(model, frame)
+
+
+READERS: Mapping[str, Callable[[Options], Audited]] = {
+    "nmf": _nmf,
+    "svd": _components("svd"),
+    "pca": _components("pca"),
+    "pcr": _regression,
+    "recommend": _recommend,
+    "neural": _neural,
+    "coupled": _coupled,
+    "perturb": _table,
+}

@@ -1,0 +1,109 @@
+"""Messages in the words of the command line: a command names its own options, where the library names parameters.
+
+The library cannot know who calls it, so it writes ``delta=1e-6`` or `rating_range`. A command of tacit has an option for most
+parameters; the names in messages are replaced by these options. Parameters without an option stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from typer.core import TyperGroup
+
+from tacit.errors import TacitError, Words
+
+ALSO_CALLED = {
+    "n_components": "rank",
+    "n_factors": "factors",
+    "random_state": "seed",
+    "target_range": "label_range",
+    "drop": "left_out",
+    "n_neighbours": "neighbours",
+    "n_clusters": "clusters",
+    "k": "length",
+}
+"""Parameters whose option has another name."""
+PHRASES = {
+    "open_account(dataset, epsilon, delta)": "tacit budget open NAME --epsilon E --delta D",
+    "with missing=True": "with missing = true in the schema",
+    "(in the shell: tacit budget open": "(tacit budget open",
+}
+"""Advice for Python, and the same for the command line."""
+_options: ContextVar[Mapping[str, str] | None] = ContextVar("options", default=None)
+
+
+class OptionNames(TyperGroup):
+    """The group of all commands; errors of a command name its options."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Invoke the command, and translate its errors and warnings."""
+        with _speaking_of(options_of(self, [*ctx._protected_args, *ctx.args])):
+            try:
+                return super().invoke(ctx)
+            except TacitError as error:
+                kind, parts = error.__reduce__()
+                told = kind(in_options(parts[0]), Words(in_options(parts[1])), in_options(parts[2]), *parts[3:])
+                raise told.with_traceback(error.__traceback__) from error.__cause__
+
+
+@contextmanager
+def _speaking_of(options: Mapping[str, str]) -> Iterator[None]:
+    token = _options.set(options)
+    try:
+        yield
+    finally:
+        _options.reset(token)
+
+
+def options_of(command: Any, arguments: list[str]) -> dict[str, str]:
+    """Return the options of the command that these arguments name, by parameter."""
+    for word in arguments:
+        inner = getattr(command, "commands", {})
+        if not inner:
+            break
+        if word in inner:
+            command = inner[word]
+        elif "table" in inner and not word.startswith("-"):  # `tacit measure`, whose first argument may be a file
+            command = inner["table"]
+    found = {}
+    for parameter in command.params:
+        longest = max(parameter.opts, key=len)
+        if longest.startswith("--"):
+            found[parameter.name] = longest
+    return found | {name: found[other] for name, other in ALSO_CALLED.items() if other in found and name not in found}
+
+
+def in_options(text: str, options: Mapping[str, str] | None = None) -> str:
+    """Return a message with the options of a command in place of parameters.
+
+    Examples
+    --------
+    >>> options = {"delta": "--delta", "row_norm": "--row-norm", "unchanged": "--pass"}
+    >>> in_options("Give a larger row_norm, for example row_norm=2.0.", options)
+    'Give a larger --row-norm, for example --row-norm 2.0.'
+    >>> in_options("Name them in unchanged= (--pass); `delta` stays below 1.", options)
+    'Name them in --pass; --delta stays below 1.'
+    >>> in_options("Give limits, for example value_range=(0, 1).", {"value_range": "--value-range"})
+    'Give limits, for example --value-range 0:1.'
+    >>> in_options("the column delta of the table", options)
+    'the column delta of the table'
+    """
+    options = _options.get() if options is None else options
+    for python, command in PHRASES.items():
+        text = text.replace(python, command) if options is not None else text
+    if not options:
+        return text
+    text = re.sub(r"`?\w+=\S*`?(?: or \S+)? \((--[^)]+)\)", r"\1", text)  # both are named: keep the option
+    text = re.sub(r"\((\w+=\S*), (--[\w-]+)\)", r"(\2)", text)
+    for name, option in options.items():
+        text = re.sub(rf"(?<![\w\-.=])`?{name}=([^\s`]*?)`?(?=[.,;:)]*(?:\s|$))", rf"{option} \1", text)
+        text = re.sub(rf"`{name}`", option, text)
+        text = re.sub(rf"^{name}(?= (?:to be|of a private fit|between|as a|with) )", option, text)
+        if "_" in name:
+            text = re.sub(rf"(?<![\w\-.'\"/]){name}(?![\w=./'\"])", option, text)
+    text = re.sub(r"(--[\w-]+)[ =]\((-?[\d.]+), (-?[\d.]+)\)", r"\1 \2:\3", text)  # a range is LOW:HIGH here
+    return re.sub(r"(--[\w-]+) (?=[.,;:) ])", r"\1", text)

@@ -1,0 +1,145 @@
+"""Tables as users have them: ids, dates, categories, gaps, a column of texts; and messages that name options."""
+
+import numpy as np
+import polars as pl
+import pytest
+from test_cli import invoke
+
+from tacit.cli.read import chosen_columns, prepare, read_history, read_labelled, write_histories
+from tacit.data import read_matrix
+from tacit.data.schema import DateColumn, IntegerColumn, NumberColumn, draft_schema
+from tacit.errors import InvalidInputError
+from tacit.estimators.verdict import about_ratings
+
+MIXED = pl.DataFrame(
+    {
+        "customer_id": range(30),
+        "age": [20 + place % 11 for place in range(30)],
+        "income": [None if place % 7 == 0 else 1000.5 + place for place in range(30)],
+        "city": ["Ulm", "Bonn", "Kiel"] * 10,
+        "joined": [f"2024-0{1 + place % 9}-11" for place in range(30)],
+        "note": ["moon star", "team goal", None] * 10,
+        "y": [0, 1] * 15,
+    }
+)
+
+
+@pytest.fixture
+def table(tmp_path):
+    MIXED.write_csv(tmp_path / "customers.csv")
+    return tmp_path / "customers.csv"
+
+
+def test_one_message_names_all_that_keeps_a_table_from_being_read(table):
+    told = str(invoke("fit", "nmf", table, "-k", 2, "--output", table.parent / "out").exception)
+    for part in ("customer_id", "city, joined, note", "empty cells in income", "--missing 0", "--text-column"):
+        assert part in told
+    assert "--drop customer_id,city,joined,note" in told
+    assert "drop=" not in told
+    options = told.partition("--drop ")[2].partition(".")[0]
+    read = prepare(
+        table,
+        private=True,
+        unit_rows=False,
+        vocabulary=None,
+        idf="uniform",
+        shape=None,
+        chosen=chosen_columns(None, options, "0", private=True),
+    )
+    assert list(read.names) == ["age", "income", "y"]
+    assert read.X[0, 1] == 0
+
+
+def test_columns_are_read_in_the_order_in_which_they_are_named(table):
+    read = read_matrix(table, columns=["income", "age"], missing=-1.0)
+    assert read.names == ("income", "age")
+    assert read.X[0].tolist() == [-1.0, 20.0]
+    filled = read_matrix(table, columns=["income"], missing="median").X[:, 0]
+    assert filled[0] == MIXED["income"].median()
+
+
+def test_an_identifier_is_used_only_where_it_is_named(table):
+    with pytest.raises(InvalidInputError, match="identifiers in customer_id"):
+        read_matrix(table, drop=["city", "joined", "note"], missing=0)
+    assert read_matrix(table, columns=["customer_id"]).X[3, 0] == 3
+
+
+@pytest.mark.parametrize("command", ["nmf", "pca", "svd"])
+def test_gaps_of_a_private_fit_are_filled_by_a_public_number_only(table, command):
+    told = invoke("fit", command, table, "-k", 2, "--epsilon", 1, "--missing", "mean", "--output", table.parent / "out")
+    assert "released without a charge" in str(told.exception)
+    assert not (table.parent / "out").exists()
+
+
+def test_labelled_tables_choose_their_columns(table):
+    rows = read_labelled(table, "y", chosen_columns("age", None, "refuse", private=True))
+    assert rows.names == ("age",)
+    with pytest.raises(InvalidInputError, match="no column height"):
+        read_labelled(table, "y", chosen_columns(None, "height", "refuse", private=True))
+
+
+def test_texts_of_a_column(table):
+    read = prepare(
+        table,
+        private=False,
+        unit_rows=True,
+        vocabulary=None,
+        idf="uniform",
+        shape=None,
+        chosen=chosen_columns(None, None, "refuse", "note", private=False),
+    )
+    assert sorted(read.names) == ["goal", "moon", "star", "team"]
+    assert read.X.shape[0] == 30
+    assert read.X[2].sum() == 0  # an empty cell is an empty text
+    told = invoke("fit", "nmf", table, "-k", 2, "--text-column", "notes", "--output", table.parent / "out")
+    assert "--text-column" in str(told.exception)
+
+
+def test_a_draft_has_dates_gaps_and_decimals(table):
+    draft = draft_schema(pl.read_csv(table, infer_schema=False)).columns
+    assert draft["joined"] == DateColumn("2024-01-01", "2024-12-31")
+    assert draft["income"] == NumberColumn(0.0, 2000.0, decimals=1, missing=True)
+    assert draft["age"] == IntegerColumn(0, 50)
+    assert "customer_id" not in draft
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told", "untold"),
+    [
+        (("fit", "nmf", "-k", 2, "--epsilon", 1, "--delta", 0.5), "--delta of a private fit", "delta="),
+        (("fit", "nmf", "-k", 2, "--method", "fast"), "--method to be one of", "for method"),
+        (("fit", "pca", "-k", 2, "--epsilon", 1), "--row-norm", "row_norm"),
+        (("perturb", "--target-distortion", 0.1, "-o", "OUT.csv"), "--drop", "unchanged="),
+    ],
+)
+def test_a_command_names_its_options(table, arguments, told, untold):
+    name, *rest = arguments
+    words = [name, rest.pop(0)] if name == "fit" else [name]
+    rest = [table.parent / "r.csv" if word == "OUT.csv" else word for word in rest]
+    where = ("--report", table.parent / "out") if name == "perturb" else ("--output", table.parent / "out")
+    given = ("--columns", "age,y") if name == "fit" else ()
+    message = str(invoke(*words, table, *given, *rest, *where).exception)
+    assert told in message
+    assert untold not in message
+
+
+def test_values_in_messages_are_plain():
+    from tacit.errors import parameter
+
+    assert parameter(np.str_("x")) == "'x'"
+    assert parameter((np.float64(1.5), [np.int64(2)])) == "(1.5, [2])"
+
+
+def test_one_users_history_is_read_without_the_others(tmp_path):
+    frame = pl.DataFrame({"user": [2, 1, 2, 10], "item": ["a", "b", "c", "d"], "rating": [1.0, 2.0, 3.0, 4.0]})
+    write_histories(frame, tmp_path)
+    assert read_history(tmp_path, "2")["item"].to_list() == ["a", "c"]
+    assert read_history(tmp_path, "3").is_empty()
+    assert (tmp_path / "histories.parquet").stat().st_mode & 0o077 == 0
+    assert read_history(tmp_path / "other", "2") is None
+
+
+def test_equal_ratings_are_a_concern():
+    assert "--implicit" in about_ratings([1.0, 1.0])[0].advice
+    assert not about_ratings([1.0, 2.0])
+    assert not about_ratings([])
