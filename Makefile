@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test quick check coverage bench clean
+.PHONY: demo test quick check coverage docs bench reproduce-quick clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -11,11 +11,15 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 $(VENV)/.installed-test: pyproject.toml $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,neural]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test,neural,app,dask]"
 	touch $@
 
 $(VENV)/.installed-bench: pyproject.toml $(VENV)/.installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
+	touch $@
+
+$(VENV)/.installed-docs: pyproject.toml $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs,neural,app,dask]"
 	touch $@
 
 demo: $(VENV)/.installed
@@ -39,9 +43,18 @@ quick: $(VENV)/.installed-test
 coverage: $(VENV)/.installed-test
 	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term
 
+# The site in docs/_build/html: every example is run, warnings are errors, nothing is loaded from elsewhere.
+docs: $(VENV)/.installed-docs
+	$(BIN)/sphinx-build -W --keep-going -q -j 2 -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
 # All parts of all benchmarks, beside their peers: hours. `make bench BENCH=--quick` only shows that they run.
 bench: $(VENV)/.installed-bench
 	for script in benchmarks/bench_*.py; do echo "=== $$script"; $(BIN)/python $$script $(BENCH) || exit 1; done
 
+# Every table and figure of the papers with small settings, on the data sets that are there; it shows that they run.
+reproduce-quick: $(VENV)/.installed-test
+	$(BIN)/tacit reproduce --all --quick --overwrite --output tacit-reproduce-quick
+
 clean:
-	rm -rf $(VENV) tacit-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) tacit-demo tacit-reproduce-quick docs/_build docs/api docs/gallery .mypy_cache .ruff_cache .pytest_cache

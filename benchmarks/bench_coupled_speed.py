@@ -1,4 +1,4 @@
-"""Time to the error that TensorLy and pyttb reach, in the same run, and memory as what is stored grows.
+"""Time to reach the error of TensorLy and pyttb, in the same run, and memory against the number of stored cells.
 
 TensorLy and pyttb are not needed to use tacit: install them to run `dense` and `sparse`. Compilation is excluded.
 """
@@ -28,7 +28,7 @@ from tacit.factor.coupled.plain.terms import ZerosTerm
 def sweeps_to(
     relations: list[Relation], start: Any, shared: tuple[str, ...], target: float, most: int
 ) -> tuple[float, int, float]:
-    """Return the time, sweeps and cost of a run that goes on until its cost is at the target; compilation excluded."""
+    """Return the time, sweeps and cost of a run that stops when its cost reaches the target; compilation excluded."""
     run(coupled_program(relations, start, shared=shared, settings=CoupledSettings(max_iter=2, tol=0)), Clear())
     curve = run(
         coupled_program(relations, start, shared=shared, settings=CoupledSettings(max_iter=most, tol=0)), Clear()
@@ -82,12 +82,12 @@ def sparse(rank: int = 10, iterations: int = 3, sweeps: int = 60) -> None:
     table = pyttb.sptensor(triples.astype(int), np.ones((len(triples), 1)), shape)
     begin = time.perf_counter()
     first = pyttb.ktensor([factor.copy() for factor in start.values()], np.ones(rank))
-    found, _, _ = pyttb.cp_apr(
+    decomposition, _, _ = pyttb.cp_apr(
         table, rank, algorithm="mu", init=first, maxiters=iterations, printitn=0, printinneritn=0
     )
     theirs = time.perf_counter() - begin
-    factors = [factor.copy() for factor in found.factor_matrices]
-    factors[0] = factors[0] * found.weights
+    factors = [factor.copy() for factor in decomposition.factor_matrices]
+    factors[0] = factors[0] * decomposition.weights
     target = ZerosTerm(relation).loss(tuple(factors))
     ours, sweeps, cost = sweeps_to([relation], start, (), target, sweeps)
     print(
@@ -115,7 +115,7 @@ def memory(sizes: Sequence[float] = (0.2, 2.0, 20.0)) -> None:
 
 
 def child(path: str) -> None:
-    """Fit what another process made, so that its making does not count."""
+    """Fit data that another process generated, so that generating it is not measured."""
     CoupledFactorization(10, max_iter=2).fit(Relation(([[0, 0, 0]], [1.0], (1, 1, 1)), CP, ("a", "b", "c")))
     with np.load(path) as archive:
         cells, values, shape = archive["cells"], archive["values"], tuple(archive["shape"])
@@ -124,7 +124,7 @@ def child(path: str) -> None:
     CoupledFactorization(10, max_iter=3, tol=0).fit(Relation((cells, values, shape), CP, ("a", "b", "c")))
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     taken = f"{len(cells):,} entries: {time.perf_counter() - begin:.1f} s, grew by {grown / 1e6:.0f} MB"
-    print(f"{taken}, {grown / len(cells):.0f} bytes an entry beyond the input's {cells.itemsize * 3 + 8}")
+    print(f"{taken}, {grown / len(cells):.0f} bytes per entry beyond the input's {cells.itemsize * 3 + 8}")
 
 
 PARTS = {

@@ -1,10 +1,10 @@
-"""Time that NMF takes to reach the loss at which scikit-learn's coordinate descent stops, and the memory it takes.
+"""Time and memory of NMF until it reaches the loss at which scikit-learn's coordinate descent stops.
 
-Both start from the same NNDSVD factors, whose time is not counted; neither is compilation. Times are the best of several
-rounds, taken in turn, which disturbs least when the machine is shared. The number of sweeps that reach the loss is
-found first, and then a fit of that many is timed as a user would call it. Memory is the growth of a fresh process's peak
-while it fits, beside the size of the data and of both factors. Factorisation
-has many local optima: "tacit ends" is the loss that tacit arrives at if it goes on.
+Both start from the same NNDSVD factors; the time of that start and of compilation is not counted. The two alternate for
+several rounds, and the best time of each counts: other work on the machine affects the best time least. The number of
+sweeps that reach the loss is determined first, and then a fit of that many sweeps is timed as a user would call it.
+Memory is the growth of a new process's peak while it fits, printed with the size of the data and of both factors.
+Factorisation has many local optima: "tacit ends" is the loss that tacit reaches if it continues.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ def speed_of(case: str, rounds: int) -> None:
 
 
 def memory_of(case: str) -> None:
-    """Run in a process of its own: print the growth of the peak while fitting, and the yardsticks."""
+    """Run in a separate process: print the growth of the peak while fitting, and the sizes of data and factors."""
     X, rank = read(case)
     T = np.random.default_rng(0).random((rank, X.shape[1]))
     NMF(2, max_iter=2, init="random").fit(X[:300])  # compiled code and threads are not the fit's memory
-    # the peak of what came before (reading, TF-IDF) is forgotten; the peak since then is the kernel's VmHWM
+    # reset the peak of the work before (reading, TF-IDF); the kernel's VmHWM is the peak since then
     Path("/proc/self/clear_refs").write_text("5")
     before = peak_megabytes()
     NMF(rank, init=T, max_iter=5, tol=0).fit(X)

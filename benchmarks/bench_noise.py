@@ -1,7 +1,7 @@
 """Draws per second of tacit's integer noise and of OpenDP's, on one core, in the same run.
 
-Run it as a script, on Linux, where a process can be held to one core. Compilation happens before the clock starts, the
-random bits are included, and each rate is the best of several rounds, which disturbs least when the machine is shared.
+Run it as a script, on Linux, where a process can be bound to one core. Compilation is excluded, drawing the random bits
+is included, and each rate is the best of several rounds, which other work on the machine affects least.
 """
 
 from __future__ import annotations

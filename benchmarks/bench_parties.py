@@ -5,7 +5,9 @@ Peers run in the same run.
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
+import os
 import statistics
 import subprocess
 import sys
@@ -15,8 +17,9 @@ from typing import Any
 
 import numpy as np
 from harness import Part, main
+from sklearn.base import clone
 
-from tacit import NMF, PrivateNMF
+from tacit import NMF, PrivateNMF, PrivateRecommender
 from tacit.channel import Clear, Outcome, Sum, run
 from tacit.parties import run_local
 
@@ -88,7 +91,9 @@ def sums(columns: int = COLUMNS, repeats: int = REPEATS) -> None:
     theirs = float(peer.stderr.strip().splitlines()[-1])
     print(f"masked sum of {ROWS} x {columns}, 3 parties: {ours:.4f} s; without masks {bare:.4f} s; MPyC {theirs:.3f} s")
     print(f"  masked / without masks {ours / bare:.2f} (asked at most 3); MPyC / masked {theirs / ours:.1f} (asked 10)")
-    print(f"  sent by a party: {words:.3f} words a number (at most 1 masked + 1 of the total; asked within 5% of that)")
+    print(
+        f"  sent by a party: {words:.3f} words per number (at most 1 masked + 1 of the total; asked within 5% of that)"
+    )
 
 
 def enron_rows() -> tuple[Any, Any, list[str]]:
@@ -133,7 +138,7 @@ def without_a_word(settings: dict[str, Any], parts: list[Any]) -> float:
     return max(found)
 
 
-def enron(sweeps: int = 40) -> None:
+def enron(sweeps: int = 40, word_bits: int = 64) -> None:
     from tacit.measure import held_out_error
 
     X, owner, names = enron_rows()
@@ -145,7 +150,7 @@ def enron(sweeps: int = 40) -> None:
     central = NMF(**settings).fit(X[~held])
     alone, alone_processor = time.perf_counter() - start, time.process_time() - processor
     start = time.perf_counter()
-    models = run_local(NMF(**settings), parts, names=names)
+    models = run_local(NMF(**settings), parts, names=names, word_bits=word_bits)
     whole = time.perf_counter() - start
     traffic = [model.traffic_ for model in models]
     error = np.linalg.norm(models[0].components_ - central.components_) / np.linalg.norm(central.components_)
@@ -192,7 +197,61 @@ def enron(sweeps: int = 40) -> None:
     )
 
 
-def noise(epsilons: Sequence[float] = (1.0, 3.0, 10.0), repeats: int = 3) -> None:
+def words(columns: int = COLUMNS, repeats: int = REPEATS) -> None:
+    """What words of 128 bits cost against words of 64, side by side."""
+    rows = [np.ones((2, 2))] * 3
+    found = {bits: run_local(Totals(True, columns, repeats), rows, word_bits=bits)[0] for bits in (64, 128)}
+    seconds = {bits: statistics.median(model.seconds_) for bits, model in found.items()}
+    sent = {bits: model.traffic_["sent"] for bits, model in found.items()}
+    print(
+        f"words of 128 bits against 64, sum of {ROWS} x {columns}, 3 parties: {seconds[128]:.4f} and {seconds[64]:.4f} s, "
+        f"ratio {seconds[128] / seconds[64]:.2f}; {sent[128]:,} and {sent[64]:,} bytes sent, ratio {sent[128] / sent[64]:.2f}"
+    )
+
+
+class Delayed:
+    """Fit with every frame held back for a while before it is sent, as by a network between the parties."""
+
+    def __init__(self, model: Any, seconds: float) -> None:
+        self.model, self.seconds = model, seconds
+
+    def fit(self, X: Any, y: Any = None) -> Delayed:
+        """Fit; frames stay in order, because all are held back for the same time."""
+        from tacit.parties.wire import Wire
+
+        def send(wire: Any, frames: Any) -> None:
+            wire._loop.call_soon_threadsafe(wire._loop.call_later, self.seconds, wire._queue, frames)
+
+        def close(wire: Any, plain: Any = Wire.close) -> None:
+            time.sleep(2 * self.seconds)  # the last frames are still held back
+            plain(wire)
+
+        if self.seconds:
+            Wire.send, Wire.close = send, close  # type: ignore[method-assign]
+        start = time.perf_counter()
+        self.model.fit(X)
+        self.seconds_ = time.perf_counter() - start
+        self.guarantee_ = None
+        return self
+
+
+def delays(sweeps: int = 15, one_way: Sequence[float] = (0.0, 0.02, 0.1), word_bits: int = 64) -> None:
+    """Six mailboxes with a delay on every message: rounds, not processors, decide."""
+    X, owner, names = enron_rows()
+    parts = [X[owner == place] for place in range(len(names))]
+    settings: dict[str, Any] = {"n_components": 14, "init": "random", "max_iter": sweeps, "tol": 0}
+    print(f"load {os.getloadavg()[0]:.1f} at the start")
+    for seconds in one_way:
+        models = run_local(Delayed(NMF(**settings), seconds), parts, names=names, word_bits=word_bits)
+        rounds = models[0].traffic_["rounds"]
+        took = max(model.seconds_ for model in models)
+        print(
+            f"one-way delay {1e3 * seconds:3.0f} ms: {took:.2f} s for {rounds} rounds, {1e3 * took / rounds:.0f} ms a round, "
+            f"of which {2e3 * seconds:.0f} ms are the two messages of a sum"
+        )
+
+
+def noise(epsilons: Sequence[float] = (1.0, 3.0, 10.0), repeats: int = 8) -> None:
     from real_data import data_folder
 
     from tacit.measure import held_out_error
@@ -228,9 +287,45 @@ def noise(epsilons: Sequence[float] = (1.0, 3.0, 10.0), repeats: int = 3) -> Non
         print(f"faces, epsilon {epsilon:g}: central {means[0]:.4f}; {shown} (asked: the first within 5%)")
 
 
+def ratings(epsilons: Sequence[float] = (5.0, 20.0), repeats: int = 8) -> None:
+    """MovieLens 100K, users divided among 5 parties, one of which may collude: error on a tenth of the ratings."""
+    import polars as pl
+    from real_data import data_folder
+    from scipy.sparse import csr_array
+
+    table = pl.read_parquet(data_folder() / "movielens100k" / "ratings.parquet")
+    user, item = (np.unique(table[name].to_numpy(), return_inverse=True)[1] for name in ("user", "item"))
+    stars = table["rating"].to_numpy().astype(np.float64)
+    user = np.random.default_rng(1).permutation(user.max() + 1)[user]
+    held = np.random.default_rng(0).random(len(stars)) < 0.1
+    X = csr_array((stars[~held], (user[~held], item[~held])), shape=(user.max() + 1, item.max() + 1))
+    cuts = np.linspace(0, X.shape[0], 6).astype(int)
+
+    def rmse(models: list[Any], starts: Sequence[int]) -> float:
+        """Return the error of models of consecutive users."""
+        squares = 0.0
+        for model, start, stop in zip(models, starts, [*starts[1:], X.shape[0]], strict=True):
+            own = held & (user >= start) & (user < stop)
+            squares += float(np.sum((model.predict(user[own] - start, item[own]) - stars[own]) ** 2))
+        return float(np.sqrt(squares / held.sum()))
+
+    for epsilon in epsilons:
+        model = PrivateRecommender(epsilon=epsilon, delta=1e-5)
+        parts = [X[start:stop] for start, stop in itertools.pairwise(cuts)]
+        central = [rmse([clone(model).fit(X)], [0]) for _ in range(repeats)]
+        among = [rmse(run_local(model, parts, colluding=1), cuts[:-1]) for _ in range(repeats)]
+        print(
+            f"MovieLens 100K, epsilon {epsilon:g}, {repeats} runs: central {np.mean(central):.4f}; 5 parties, one may collude "
+            f"{np.mean(among):.4f} (spread {np.std(among):.4f})"
+        )
+
+
 PARTS = {
     "sums": Part(sums, quick={"columns": 500, "repeats": 3}),
     "enron": Part(enron, quick={"sweeps": 2}),
+    "delays": Part(delays, quick={"sweeps": 2, "one_way": (0.0, 0.02)}),
+    "words": Part(words, quick={"columns": 500, "repeats": 3}),
+    "ratings": Part(ratings, quick={"epsilons": (20.0,), "repeats": 1}),
     "noise": Part(noise, quick={"epsilons": (3.0,), "repeats": 1}),
 }
 

@@ -1,4 +1,4 @@
-"""How long the command line takes to answer, beside Python's own start and the import of its argument parser."""
+"""Time of the command line's first answer, compared with Python's start and the import of its argument parser."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMANDS = {
 
 
 def seconds(command: list[str], rounds: int) -> float:
-    """Return the fastest of several runs, which a shared machine disturbs least."""
+    """Return the fastest of several runs, which other work on the machine affects least."""
     taken = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -29,10 +29,10 @@ def seconds(command: list[str], rounds: int) -> float:
 
 
 def start(rounds: int = ROUNDS) -> None:
-    found = {name: seconds(command, rounds) for name, command in COMMANDS.items()}
-    base = found["python -c pass"]
+    times = {name: seconds(command, rounds) for name, command in COMMANDS.items()}
+    base = times["python -c pass"]
     print(f"{'command':<26} {'seconds':>8} {'times bare Python':>18}")
-    for name, taken in found.items():
+    for name, taken in times.items():
         print(f"{name:<26} {taken:>8.3f} {taken / base:>18.1f}")
 
 

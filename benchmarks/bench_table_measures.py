@@ -1,40 +1,30 @@
-"""Measures of a released table: time and memory on 200,000 x 20, the search beside scikit-learn's, rotations of real tables.
+"""Measures of a released table: time and memory on 200,000 x 20, nearest rows against scikit-learn.
 
     scale      time and memory of all metrics and attacks
-    search     nearest rows beside scikit-learn
-    rotation   Table 7.5 of Thapa (2013)
-    chance     how often attacks see a leak where there is none
+    search     nearest rows, compared with scikit-learn
+    chance     how often attacks report a leak where there is none
 
-Two tables: "factors", 20 columns that 5 factors explain but for a tenth, as tables of measurements are; and "independent", 20
-independent normal columns, the worst for any search. Releases have noise of 0.3 standard deviations.
+There are two tables: "factors", 20 columns of which 5 factors explain all but a tenth, as in many tables of
+measurements; and "independent", 20 independent normal columns, the worst case for any search. Releases have noise of
+0.3 standard deviations.
 """
 
 from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import polars as pl
-from harness import Part, Quoted, main
+from harness import Part, main
 from numpy.typing import NDArray
-from real_data import data_folder
 
 from tacit import measure
 from tacit.measure import attacks
 from tacit.measure.neighbours import nearest
 
 ROWS, COLUMNS, SECONDS, GIGABYTES = 200_000, 20, 60, 4
-ROTATED = Quoted(
-    "KnnM(5), KnnM(10) and KnnM(15) after a rotation, Table 7.5 of Thapa (2013)",
-    {
-        "iris": (4.833333, 9.36, 13.7234),
-        "winequality": (4.994767, 9.9823, 14.960135),
-        "spambase": (4.996522, 9.980656, 14.953054),
-    },
-)
 
 
 def table(kind: str, n_rows: int, seed: int = 0) -> NDArray[np.float64]:
@@ -84,50 +74,38 @@ def time_others(original: NDArray[np.float64], released: NDArray[np.float64]) ->
 
 def timed(name: str, action: Callable[..., Any], *tables: NDArray[np.float64], **settings: Any) -> tuple[float, float]:
     wall, cpu = time.perf_counter(), time.process_time()
-    found = action(*tables, **settings)
+    value = action(*tables, **settings)
     spent = time.perf_counter() - wall, time.process_time() - cpu
-    print(f"{name:<32} {getattr(found, 'recovered', found):>12.5g} {spent[0]:>8.2f} {spent[1]:>8.2f}", flush=True)
+    print(f"{name:<32} {getattr(value, 'recovered', value):>12.5g} {spent[0]:>8.2f} {spent[1]:>8.2f}", flush=True)
     return spent
 
 
 def search(n_rows: int = ROWS) -> None:
-    """The 10 nearest of 1,000 rows among all; CPU time, building a tree included."""
+    """Find the 10 nearest neighbours of 1,000 rows among all; CPU time, including building the tree."""
     from sklearn.neighbors import NearestNeighbors
 
     for kind in ("factors", "independent"):
         points = table(kind, n_rows)
         queries = points[:1000]
-        spent, found = {}, {}
+        spent, neighbours = {}, {}
         nearest(points[:2000], queries, 10)  # the first use of a library takes longer
         start = time.process_time()
-        found["tacit"] = nearest(points, queries, 10)[0]
+        neighbours["tacit"] = nearest(points, queries, 10)[0]
         spent["tacit"] = time.process_time() - start
         for algorithm in ("brute", "kd_tree"):
             start = time.process_time()
             peer = NearestNeighbors(n_neighbors=10, algorithm=algorithm).fit(points)
-            found[algorithm] = peer.kneighbors(queries, return_distance=False)
+            neighbours[algorithm] = peer.kneighbors(queries, return_distance=False)
             spent[algorithm] = time.process_time() - start
         for name, seconds in spent.items():
-            same = np.mean(found[name] == found["tacit"])
+            same = np.mean(neighbours[name] == neighbours["tacit"])
             print(
                 f"{kind:<12} {name:<10} {seconds:>8.2f} s, {seconds / spent['tacit']:>6.2f} times ours, same rows {same:.4f}"
             )
 
 
-def rotation(tables: Sequence[str] = tuple(ROTATED)) -> None:
-    from scipy.stats import ortho_group
-
-    for name, thesis in ((name, ROTATED[name]) for name in tables):
-        frame = pl.read_csv(data_folder() / "uci" / f"{name}.csv.gz").select(pl.selectors.numeric())
-        values = frame.drop([column for column in ("y", "quality", "is_red") if column in frame.columns]).to_numpy()
-        turned = values.astype(float) @ ortho_group.rvs(values.shape[1], random_state=0)
-        for k, theirs in zip((5, 10, 15), thesis, strict=True):
-            ours = measure.neighbour_overlap(values, turned, k, sample=None)
-            print(f"{name:<12} k = {k:>2}: tacit {ours:.6f}, thesis* {theirs:.6f}")
-
-
 def chance(repeats: int = 200) -> None:
-    """Independent tables of the same law: each attack should see a leak in 2.5% of the cases at most, but for luck."""
+    """Attack independent tables of one distribution: an attack should report a leak in 2.5% of the cases, up to chance."""
     counts: dict[str, int] = {}
     for seed in range(repeats):
         both = table("factors", 1000, seed)
@@ -140,7 +118,6 @@ def chance(repeats: int = 200) -> None:
 PARTS = {
     "scale": Part(scale, quick={"n_rows": 2000}),
     "search": Part(search, quick={"n_rows": 5000}),
-    "rotation": Part(rotation, quick={"tables": ("iris",)}, quoted=(ROTATED,)),
     "chance": Part(chance, quick={"repeats": 2}),
 }
 

@@ -1,8 +1,8 @@
-"""One command line for all benchmarks: their parts, a quick run, and figures that are quoted instead of measured.
+"""The command line of all benchmarks: their parts, a quick run, and figures that are quoted instead of measured.
 
     python benchmarks/bench_svd.py                   # all parts
-    python benchmarks/bench_svd.py gains --quick     # one part, small enough to see that it works
-    python benchmarks/bench_svd.py --list            # the parts, and what they quote
+    python benchmarks/bench_svd.py speed --quick     # one part, with a small setting that only shows that it runs
+    python benchmarks/bench_svd.py --list            # the parts, and the figures they quote
     python benchmarks/bench_svd.py speed --set rounds=1
 
 A part that needs data or a package that is not there is skipped, and the last lines say so.
@@ -87,7 +87,7 @@ def main(
 ) -> None:
     """Run the parts that the command line names, or all.
 
-    `children` are functions that a part calls in a process of its own, by the name of the function on the command line.
+    `children` are functions that a part calls in a separate process, by the function's name on the command line.
     """
     if children and sys.argv[1:2] and sys.argv[1] in children:
         children[sys.argv[1]](*sys.argv[2:])

@@ -1,4 +1,4 @@
-"""The folder of the real data sets: TACIT_DATA, or ../shared/data beside the project, which does not contain them."""
+"""The folder of the real data sets: TACIT_DATA, or ../shared/data next to the project, which does not include data."""
 
 from __future__ import annotations
 
