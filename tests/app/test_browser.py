@@ -249,8 +249,12 @@ def test_an_injected_script_does_not_run(browser, real):
     page.goto("/")
     with pytest.raises(sync_api.Error):
         page.add_script_tag(content="window.taken = true")
-    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.taken = true\">')")
-    page.wait_for_function("document.querySelector('img[src=x]').complete")
+    page.evaluate(  # the handler in the attribute, were it allowed, would run before the listener that was added later
+        """() => new Promise((done) => {
+            document.body.insertAdjacentHTML('beforeend', '<img src=x onerror="window.taken = true">');
+            document.querySelector('img[src=x]').addEventListener('error', done, {once: true});
+        }).then(() => null)"""
+    )
     assert page.evaluate("window.taken") is None
     context.close()
 

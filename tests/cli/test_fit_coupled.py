@@ -225,7 +225,8 @@ def test_a_private_fit_is_charged_measured_and_saved_without_users(rated):
     (charge,) = ledger.history("ratings")
     assert charge.epsilon_after == pytest.approx(result["guarantee"]["epsilon"])
     scores = result["held_out"]["ratings"]
-    assert scores["private"]["rmse"] < scores["constant"]["rmse"]
+    # noise and split are fresh in every run; noise of a wrong size makes the error several times as large
+    assert scores["private"]["rmse"] < 1.15 * scores["the same method without noise"]["rmse"]
     assert set(scores) > {"private", "without privacy", "constant", "an entity's own mean"}
     assert {"0.3", "20", "a constant"} <= set(result["frontier_on_synthetic_cells"])
     model = tacit.load(out / "model" / "coupled.tacit")
