@@ -118,7 +118,7 @@ def _continues(method: Method) -> Method:
 
     @functools.wraps(method)
     def fit(self: Estimator, *args: Any, **kwargs: Any) -> Any:
-        with self._fitting(afresh=not hasattr(self, "_result")):
+        with self._fitting(afresh=not self._goes_on()):
             return method(self, *args, **kwargs)
 
     return fit  # type: ignore[return-value]
@@ -220,6 +220,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         with _without_docstring_warnings():
             return super()._repr_mimebundle_(**kwargs)
+
+    def _goes_on(self) -> bool:
+        """Return whether `partial_fit` continues what an earlier fit left; otherwise it starts from nothing."""
+        return hasattr(self, "_result")
 
     def _before_fit(self) -> None:
         """Refuse settings before anything runs."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
+import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +16,70 @@ from sklearn.utils.metaestimators import available_if
 
 from tacit.channel import Clear, Noisy, Outcome, Program, Split, run
 from tacit.channel.asks import Total
-from tacit.errors import InvalidInputError, parameter, words
+from tacit.errors import BudgetError, InvalidInputError, parameter, words
 from tacit.estimators.base import learned, public
 from tacit.estimators.private import PrivateFit
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.schedules import RunningTotal, Schedule
 
 Arrays = Mapping[str, NDArray[np.float64]]
+
+
+class Turns:
+    """Which releases of one schedule were begun. All copies of an estimator share it; other processes cannot use it.
+
+    The budget of a schedule pays for each release once. One that was begun may have released something before it failed, so
+    that it is not begun again: not by a second attempt, not by a copy, and not by a fork.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._process: int | None = os.getpid()
+        self._lock = threading.Lock()
+
+    def begin(self, release: int) -> None:
+        """Take the turn of a release (the first is number 0, and a ledger is charged with it); raise if it was taken."""
+        with self._lock:
+            if os.getpid() != self._process:
+                raise _turn_refused("one that another process made")
+            if release != self._last + 1:
+                raise _turn_refused(f"one whose release number {release + 1} was begun before, here or by a copy")
+            self._last = release
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Turns:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_last": self._last}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._last, self._process, self._lock = state["_last"], None, threading.Lock()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The account of a later release: it takes the turn before anything is released, and never gives it back."""
+
+    turns: Turns
+    release: int
+
+    def charge(self, guarantee: Guarantee) -> Turn:
+        """Take the turn, or raise."""
+        self.turns.begin(self.release)
+        return self
+
+    def settle(self, guarantee: Guarantee) -> None:
+        """Do nothing: a release that ended early was begun."""
+
+
+def _turn_refused(got: str) -> BudgetError:
+    return BudgetError(
+        "a schedule whose next release was not begun",
+        words(got),
+        "Nothing was released now. A release that was begun may have released something, and its budget is spent: begin a new "
+        "schedule with `fit` or with a new estimator, for a budget of its own.",
+    )
 
 
 class ScheduledSums:
@@ -35,6 +97,9 @@ class ScheduledSums:
         self.running = {step: RunningTotal(schedule) for step in steps}
         self.fixed: dict[str, Any] = {}
         """What the first release chose, from released totals, for all later ones."""
+        self.turns = Turns()
+        self.withheld: dict[str, Any] = {}
+        """The settings of the first release that stay with the holder."""
 
     def terms(self, step: str, new: Arrays) -> dict[str, NDArray[np.float64]]:
         """Return the terms that this release asks to be totalled, given its own."""
@@ -54,7 +119,8 @@ class ScheduledSums:
 class ScheduledFit(PrivateFit):
     """Base of private estimators with a `partial_fit` whose releases share one budget.
 
-    The first release charges the ledger with the whole budget. What later releases need stays in memory.
+    The first release charges the ledger with the whole budget. What later releases need stays in memory. Every later release
+    is begun once, by one of the copies of an estimator (`Turns`), with the settings of the first.
     """
 
     schedule: Any = public(default=None)
@@ -65,6 +131,9 @@ class ScheduledFit(PrivateFit):
         if "partial_fit" in vars(cls):
             # tools of scikit-learn call `partial_fit` wherever there is one, and without a schedule it cannot be called
             cls.partial_fit = available_if(_has_schedule)(vars(cls)["partial_fit"])
+
+    def _goes_on(self) -> bool:
+        return hasattr(self, "_memory")  # the first release of a schedule has nothing of an earlier fit
 
     def _planned(self) -> Schedule:
         """Return the schedule, or raise if it does not help."""
@@ -77,9 +146,31 @@ class ScheduledFit(PrivateFit):
             )
         planned = Schedule(*given)
         planned.check_helps()
-        if hasattr(self, "_memory") and self._memory.schedule != planned:
-            raise InvalidInputError("the schedule of the first release", words("another"), "Do not change it.")
+        if hasattr(self, "_memory"):
+            self._check_unchanged()
         return planned
+
+    def _check_unchanged(self) -> None:
+        """Raise if a setting is not that of the first release: its noise and bounds are those of the whole schedule."""
+        before, now = (
+            {**self._result.parameters, **self._memory.withheld},
+            {
+                **self._public_parameters(),
+                **self._withheld_settings(),
+            },
+        )
+        changed = sorted(name for name in now if not _equal(before[name], now[name]))
+        if changed:
+            raise InvalidInputError(
+                "the settings of the first release of the schedule",
+                words(f"another {' and another '.join(changed)}"),
+                "Set them as they were, or begin a new schedule with a new estimator. Nothing was released.",
+            )
+
+    def _withheld_settings(self) -> dict[str, Any]:
+        ledger = self.ledger.path if isinstance(self.ledger, Ledger) else self.ledger
+        path = None if ledger is None else Path(ledger).absolute()
+        return {"ledger": path, "dataset": self.dataset, "insecure_seed": self.insecure_seed}
 
     def _run_scheduled(self, given: Any, program: Program, split: Split) -> Outcome:
         """Run one release: the first is charged for all, later ones add their noise at no further cost."""
@@ -92,11 +183,16 @@ class ScheduledFit(PrivateFit):
             return run(program, Clear())
         # equal noise in two releases would cancel
         seed = None if self.insecure_seed is None else self.insecure_seed + self._memory.released
-        return run(program, Noisy(plan, max_units=self.max_units, insecure_seed=seed))
+        turn = Turn(self._memory.turns, self._memory.released)
+        return run(program, Noisy(plan, max_units=self.max_units, spending=turn, insecure_seed=seed))
 
     def _continued(self, make: Any) -> Any:
         """Return what the earlier releases left, as a copy that a failed release does not change, or a new one."""
-        return copy.deepcopy(self._memory) if hasattr(self, "_memory") else make(self._planned())
+        if hasattr(self, "_memory"):
+            return copy.deepcopy(self._memory)
+        memory = make(self._planned())
+        memory.withheld = self._withheld_settings()
+        return memory
 
 
 def _has_schedule(estimator: ScheduledFit) -> bool:
@@ -114,3 +210,16 @@ def _covers(schedule: Schedule) -> str:
         f"the guarantee covers all {schedule.releases} releases of the schedule together, if each unit has new data in at most "
         f"{schedule.participations} of them, at least {schedule.separation} apart"
     )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Return whether two settings are equal, arrays and tables included."""
+    if isinstance(one, list | tuple) and type(one) is type(other):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return bool(np.array_equal(one, other))
+    if hasattr(one, "tocsr") and hasattr(other, "tocsr"):
+        return one.shape == other.shape and (one != other).nnz == 0
+    if hasattr(one, "equals"):
+        return type(one) is type(other) and bool(one.equals(other))
+    return one is other or (type(one) is type(other) and bool(one == other))

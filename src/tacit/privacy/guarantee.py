@@ -135,6 +135,29 @@ class Guarantee:
         """Return the same guarantee with more assumptions."""
         return replace(self, assumptions=(*self.assumptions, *assumptions))
 
+    def joined_with(self, earlier: Guarantee, disjoint: str) -> Guarantee:
+        """Return the guarantee of a result that holds what two fits released of different units: the weaker one.
+
+        Parameters
+        ----------
+        earlier : Guarantee
+            With the same unit and adjacency, unless it does not hold.
+        disjoint : str
+            The assumption that no unit is in both, in words.
+        """
+        if not self.holds:
+            return self
+        if not earlier.holds:
+            return self.voided("it adds up with what an earlier fit released, and that fit had no guarantee")
+        delta = max(self.delta, earlier.delta)
+        trust = self.trust if self.trust == earlier.trust else f"{self.trust}. For the earlier fit: {earlier.trust}"
+        both = [
+            Guarantee.from_releases(one.releases, delta=delta, unit=self.unit, adjacency=self.adjacency, trust=trust)
+            for one in (self, earlier)
+        ]
+        assumed = dict.fromkeys((*self.assumptions, *earlier.assumptions, disjoint))
+        return max(both, key=lambda one: one.epsilon).assuming(*assumed)
+
     @property
     def holds(self) -> bool:
         """Whether this is a proven, finite guarantee."""

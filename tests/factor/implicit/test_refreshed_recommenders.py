@@ -1,7 +1,9 @@
 """Recommenders that are fitted again and again: sums that add up, correlated noise, one charge for a schedule."""
 
 import copy
+import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,8 +12,9 @@ from sklearn.base import clone
 import tacit
 from tacit import Ledger, PrivateImplicitRecommender
 from tacit.channel import Noisy
-from tacit.errors import InvalidInputError
+from tacit.errors import BudgetError, InvalidInputError
 from tacit.estimators import scheduled as scheduled_module
+from tacit.estimators.base import pickling_everything
 from tacit.privacy.schedules import Schedule
 from tacit.testing import check_neighbours
 
@@ -60,9 +63,32 @@ def test_a_refit_pays_for_itself_and_its_noise_adds_up(tmp_path):
     np.testing.assert_allclose(again.item_weights_, first.item_weights_ + alone.item_weights_)
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("clicks", 9.0, 1e-5, unit="user")
+    first = made(epsilon=2.0).fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
     paid = made(epsilon=5.0, ledger=ledger, dataset="clicks").refit(USERS, ITEMS, previous=first)
     assert paid.guarantee_.epsilon <= 5.0
     assert ledger.remaining("clicks").spent == pytest.approx(5.0, rel=1e-3)
+
+
+def test_a_refit_claims_no_more_than_the_earlier_model_earned(tmp_path):
+    """The file holds what both fits released: an earlier model without noise, or with less, is still in it."""
+    for settings in ({"epsilon": np.inf}, {"insecure_seed": 1}):
+        bare = made(**settings).fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+        again = made(epsilon=1.0).refit(USERS[WEEKS[1]], ITEMS[WEEKS[1]], previous=bare)
+        assert not again.guarantee_.holds
+        again.save(tmp_path / "again")
+        assert "earlier fit" in str(tacit.load(tmp_path / "again").guarantee_)
+    weak = made(epsilon=9.0, delta=1e-4).fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    again = made(epsilon=1.0).refit(USERS[WEEKS[1]], ITEMS[WEEKS[1]], previous=weak)
+    assert again.guarantee_.epsilon == pytest.approx(9.0, rel=1e-3)
+    assert again.guarantee_.delta == 1e-4
+    assert any("in two of the fits" in assumption for assumption in again.guarantee_.assumptions)
+    strong = made(epsilon=0.5).fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    again = made(epsilon=1.0).refit(USERS[WEEKS[1]], ITEMS[WEEKS[1]], previous=strong)
+    assert again.guarantee_.epsilon == pytest.approx(1.0, rel=1e-3)
+    assert again.guarantee_.assumptions.count(again.guarantee_.assumptions[0]) == 1
+    other = made(adjacency="replace-one").fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    with pytest.raises(InvalidInputError, match="adjacency of the earlier"):
+        made().refit(USERS[WEEKS[1]], ITEMS[WEEKS[1]], previous=other)
 
 
 def test_a_model_may_be_refitted_to_itself_and_a_failed_refit_leaves_nothing():
@@ -162,6 +188,103 @@ def test_a_failed_release_leaves_the_earlier_model(monkeypatch):
     assert len(model.recommend(int(USERS[WEEKS[0]][0]), 3)) == 3
     model.partial_fit(USERS[WEEKS[1]], ITEMS[WEEKS[1]])
     assert not np.array_equal(model.item_weights_, before)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 1000.0},
+        {"epsilon": np.inf},
+        {"delta": 1e-3},
+        {"adjacency": "replace-one"},
+        {"max_units": 5000},
+        {"insecure_seed": 3},
+        {"dataset": "others"},
+        {"schedule": (4,)},
+        {"catalogue": CATALOGUE[::-1]},
+        {"features": np.eye(24)},
+    ],
+)
+def test_a_later_release_has_the_settings_of_the_first(change):
+    """Its noise is that of one mechanism over all releases: with less noise in one of them nothing holds."""
+    model = made(schedule=(3,)).partial_fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    before = model.item_weights_.copy()
+    with pytest.raises(InvalidInputError, match=f"another {next(iter(change))}"):
+        model.set_params(**change).partial_fit(USERS[WEEKS[1]], ITEMS[WEEKS[1]])
+    assert np.array_equal(model.item_weights_, before)
+    kept = {name: getattr(made(schedule=(3,)), name) for name in change}
+    model.set_params(**kept, verbose=False).partial_fit(USERS[WEEKS[1]], ITEMS[WEEKS[1]])
+
+
+def test_a_ledger_cannot_be_attached_to_a_schedule_that_goes_on(tmp_path):
+    model = made(schedule=(3,)).partial_fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    model.ledger = Ledger(tmp_path / "ledger.db")
+    with pytest.raises(InvalidInputError, match="another ledger"):
+        model.partial_fit(USERS[WEEKS[1]], ITEMS[WEEKS[1]])
+
+
+@pytest.fixture
+def noised(monkeypatch):
+    """Return the list of the sums that got noise; while it has `fail` set, each of them fails right after."""
+
+    class Noised(list):
+        fail = False
+
+    made_noisy, original = Noised(), Noisy._released
+
+    def released(self, *arguments):
+        total = original(self, *arguments)
+        made_noisy.append(total)
+        if made_noisy.fail:
+            raise KeyboardInterrupt
+        return total
+
+    monkeypatch.setattr(Noisy, "_released", released)
+    return made_noisy
+
+
+def test_a_release_that_was_interrupted_is_not_made_again(noised):
+    """Every attempt would add fresh noise to the same sums, for nothing."""
+    model = made(schedule=(3,)).partial_fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    noised.clear()
+    noised.fail = True
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(USERS[WEEKS[1]], ITEMS[WEEKS[1]])
+    noised.fail = False
+    for attempt in (model, copy.copy(model), copy.deepcopy(model)):
+        with pytest.raises(BudgetError, match="release number 2 was begun before"):
+            attempt.partial_fit(USERS[WEEKS[1]], ITEMS[WEEKS[1]])
+    assert len(noised) == 1
+    assert len(model.recommend(int(USERS[WEEKS[0]][0]), 3)) == 3  # what was released before is still there
+
+
+def test_copies_share_the_releases_of_a_schedule(noised):
+    model = made(schedule=(3,)).partial_fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    twin = copy.deepcopy(model)
+    with ThreadPoolExecutor(4) as threads:
+        runs = [
+            threads.submit(one.partial_fit, USERS[WEEKS[1]], ITEMS[WEEKS[1]]) for one in (model, twin, copy.copy(model))
+        ]
+    assert sorted(type(run.exception()).__name__ for run in runs) == ["BudgetError", "BudgetError", "NoneType"]
+    assert len(noised) == 4  # two sums of the first release, two of the second
+
+
+def test_a_schedule_goes_on_in_its_own_process_only(noised):
+    model = made(schedule=(3,)).partial_fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    with pickling_everything():
+        moved = pickle.loads(pickle.dumps(model))
+    noised.clear()
+    with pytest.raises(BudgetError, match="another process"):
+        moved.partial_fit(USERS[WEEKS[1]], ITEMS[WEEKS[1]])
+    assert not noised
+
+
+def test_the_first_release_of_a_schedule_has_nothing_of_an_earlier_fit():
+    model = made(epsilon=np.inf).fit(USERS, ITEMS)
+    model.left_behind_ = 1
+    model.set_params(epsilon=1.0, schedule=(3,)).partial_fit(USERS[WEEKS[0]], ITEMS[WEEKS[0]])
+    assert not hasattr(model, "left_behind_")
+    assert model.guarantee_.holds
 
 
 def test_a_neighbour_of_a_refit_and_of_a_schedule():

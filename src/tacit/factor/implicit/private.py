@@ -31,6 +31,9 @@ STAYS = (
     "items' side (joint differential privacy, or the billboard model)"
 )
 CATALOGUE = "the catalogue, with the features of its items, is public: it says nothing about who chose what"
+ONE_FIT = (
+    "no user has interactions in two of the fits that this model adds up: for one who has, their guarantees add up"
+)
 
 
 class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
@@ -121,6 +124,9 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
         interactions are not needed. For users with interactions in both, the two guarantees add up; a ledger counts that.
         The items of the second moment stay those of the earlier model.
 
+        The result holds what both fits released, so that `guarantee_` is the weaker one of the two; if the earlier model has
+        none, there is none.
+
         Parameters
         ----------
         users, items, weights
@@ -128,13 +134,21 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
         previous : PrivateImplicitRecommender
             Fitted, or loaded from a file, with the same catalogue; it may be this object.
         """
-        earlier = previous._release()
+        earlier, its_guarantee = previous._release(), previous.guarantee_
         memory = AddedTo(earlier)
         catalogue = list(self.catalogue) if self.catalogue is not None else None
         if catalogue is not None and catalogue != list(previous.item_ids_):
             raise InvalidInputError("the catalogue of the earlier model", words("another"), "Use the same catalogue.")
+        if its_guarantee.holds and (its_guarantee.unit, its_guarantee.adjacency) != (self._unit, self.adjacency):
+            raise InvalidInputError(
+                f"an earlier model with a guarantee per {self._unit} under {self.adjacency}",
+                words(f"one per {its_guarantee.unit} under {its_guarantee.adjacency}"),
+                "Fit with the adjacency of the earlier model.",
+            )
         with self._fitting():
-            return self._learn(users, items, weights, memory, n_items=len(earlier.weights))
+            self._learn(users, items, weights, memory, n_items=len(earlier.weights))
+            self.guarantee_ = self.guarantee_.joined_with(its_guarantee, ONE_FIT)
+            return self
 
     def partial_fit(self, users: Any, items: Any = None, weights: Any = None) -> PrivateImplicitRecommender:
         """Learn from the interactions since the last release, and release again: one of the releases of `schedule`.
