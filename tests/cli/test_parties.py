@@ -158,6 +158,38 @@ def test_joining_asks_before_the_first_connection(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_checkpoint_of_which_nothing_was_sent_is_no_consent(tmp_path):
+    """The others did not come to a first job; a second one in the same folder is shown and asked about too."""
+    from tacit.cli.parties_consent import RunsOfIdentity
+    from tacit.errors import InvalidInputError, PartyError
+
+    job = job_file(tmp_path, "moments", "epsilon=2.0")
+    with pytest.raises(PartyError, match="south, west to come"):
+        joining(tmp_path, job, "--yes")
+    assert (tmp_path / "out" / "checkpoint.db").exists()
+    job.write_text(job.read_text().replace("epsilon = 2.0", "epsilon = 200.0"))
+    tacit("parties", "seal", job)
+    for again in (["--retry", "1s"], ["--resume"]):
+        with pytest.raises(InvalidInputError, match="a person who confirms what the job releases, or --yes"):
+            joining(tmp_path, job, *again)
+    RunsOfIdentity(tmp_path / "north", Job.read(job).identity).note()  # begun in another folder
+    for again in (["--retry", "1s"], ["--resume"]):
+        with pytest.raises(InvalidInputError, match="the first run of this job"):
+            joining(tmp_path, job, "--yes", *again)
+
+
+def test_a_review_of_what_cannot_be_tried_denies_no_privacy(tmp_path):
+    shown = tacit("parties", "review", job_file(tmp_path / "one", "private-pca", "n_components=5", "epsilon=2.0"))
+    assert "A trial here failed, and so may the run: expected n_components <= 4" in shown
+    assert "differential privacy with epsilon 2 and delta" in shown
+    assert "no differential privacy" not in shown
+    assert "holds against up to 1 of the 3 parties" in shown
+    shown = tacit("parties", "review", job_file(tmp_path / "two", "nmf", "n_components=5"))
+    assert "A trial here failed, and so may the run: expected n_components <= 4" in shown
+    assert "no differential privacy" in shown
+
+
+@pytest.mark.slow
 def test_a_job_that_voids_the_guarantee_is_refused_unless_this_party_accepts_it(tmp_path):
     from tacit.errors import InvalidInputError, PartyError
 

@@ -252,6 +252,21 @@ def test_begun_is_written_before_the_first_byte_is_sent(tmp_path):
     assert found == {0: 1, 1: 1, 2: 1}
 
 
+def test_a_run_that_ended_before_it_was_noted_is_noted_when_it_is_resumed(tmp_path):
+    """The note beside the identity comes after the journal's, and before the first byte; the process may end between them."""
+    scene, noted = Threads(tmp_path), []
+
+    def ends():
+        raise KeyboardInterrupt
+
+    boxes = scene.all(on_begin={0: ends, 1: lambda: None, 2: lambda: None})
+    assert isinstance(boxes[0].error, KeyboardInterrupt)
+    boxes = scene.all(resume=True, on_begin={0: lambda: noted.append(0), 1: lambda: None, 2: lambda: None})
+    assert noted == [0]
+    for box in boxes:
+        np.testing.assert_array_equal(box.result, expected())
+
+
 def test_a_checkpoint_is_for_its_owner_only(tmp_path):
     journal = Journal(tmp_path / CHECKPOINT, {"job": "x"}, resume=False)
     journal.begin(0, b"l" * 16, 8, b"12345678")

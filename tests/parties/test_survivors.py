@@ -14,8 +14,9 @@ from threads import DATA, Mixer, Threads
 
 from tacit.channel import surviving
 from tacit.channel.fixedpoint import Grid, Ring
-from tacit.channel.surviving import MASKED_TOTAL, hidden, opened
-from tacit.errors import InvalidInputError, PartyError, ProtocolError
+from tacit.channel.surviving import KNOWN, MASKED_TOTAL, MAY_ARRIVE, hidden, opened
+from tacit.errors import InvalidInputError, PartyError, ProtocolError, words
+from tacit.parties.journal import Journal
 from tacit.parties.models import check_job
 
 PARTS = np.array_split(DATA, 4)
@@ -102,6 +103,84 @@ def test_the_others_go_on_without_a_party_that_leaves(tmp_path, step, complete):
         assert f"from round {first + 1} on the records of party-2, which left, are missing" in str(
             box.part.estimator.guarantee_
         )
+
+
+@pytest.mark.slow
+def test_a_job_that_survives_needs_no_retry_for_it(tmp_path):
+    scene = scene_of(tmp_path)
+    with leaving(2, 6, 2):
+        boxes = [scene.start(place, connect_seconds=4.0) for place in range(4)]
+        for place in (0, 1, 3):
+            assert boxes[place].wait().error is None, boxes[place].error
+            assert boxes[place].part.left == {"party-2": 7}
+
+
+@contextmanager
+def sending_its_seed(party, number, lost):
+    """A party sends its seed of a round and leaves; the party `lost` loses its connections before it sends its own."""
+    add = surviving.SurvivableSum.add
+
+    def watched(self, *args, **settings):
+        link, steps = self.link, [0]
+        swap, wait = link.swap, link._wait
+
+        def leave(*given):
+            time.sleep(0.4)
+            raise BreakingMixer.BreakError
+
+        def counted(*given, **more):
+            steps[0] += 1
+            if link.traffic.rounds == number + 1 and steps[0] == 3:
+                if link.index == lost:
+                    time.sleep(0.2)
+                    raise PartyError("a connection", words("none"), "Try again.", (0,))
+                link._wait = leave if link.index == party else wait
+            return swap(*given, **more)
+
+        link.swap = counted
+        try:
+            return add(self, *args, **settings)
+        finally:
+            link.swap, link._wait = swap, wait
+
+    surviving.SurvivableSum.add = watched
+    try:
+        yield
+    finally:
+        surviving.SurvivableSum.add = add
+
+
+@pytest.mark.slow
+def test_a_seed_that_has_arrived_opens_the_round_although_another_is_waited_for(tmp_path):
+    """Party 0 waits for the seed of party 1 when party 2 leaves, whose seed it has: without it, two sums would be known."""
+    scene = scene_of(tmp_path)
+    with sending_its_seed(2, 6, lost=1):
+        boxes = survivors(scene, 2)
+    expected = integers(lambda number: range(4) if number < 7 else (0, 1, 3), Mixer.rounds)
+    for box in boxes:
+        np.testing.assert_array_equal(box.result, expected)
+        assert box.part.left == {"party-2": 8}
+
+
+@pytest.mark.slow
+def test_a_party_killed_while_seeds_arrived_keeps_the_round_until_all_are_back(tmp_path, monkeypatch):
+    """It may have had the seed of the one that left: the round is not made again without that one."""
+    scene, keep = scene_of(tmp_path), Journal.keep_opening
+
+    def killed(self, contents):
+        if contents.get(MAY_ARRIVE) != KNOWN or self._value("party") != b"party-0":  # the rest is lost with the process
+            keep(self, contents)
+
+    monkeypatch.setattr(Journal, "keep_opening", killed)
+    with leaving(2, 6, 2):
+        boxes = survivors(scene, 2)
+    for box in boxes:
+        assert isinstance(box.error, ProtocolError)
+        assert "party-0 was killed while the sum was opened" in str(box.error)
+        assert "Ask party-2 to come back" in str(box.error)
+    for box in scene.all(resume=True):
+        np.testing.assert_array_equal(box.result, integers(lambda number: range(4), Mixer.rounds))
+        assert box.part.left == {}
 
 
 @pytest.mark.slow
@@ -206,7 +285,6 @@ def test_what_is_left_of_a_discarded_round_is_uniform():
 
         link = together.link
         link.peers = [place for place in range(4) if place != link.index]
-        link.arrived_last = {}
         masks = Masks(link.index, together.sums.masks._keys)
         sums = surviving.SurvivableSum(link, masks, Memory())
         sums.add(numbers[link.index][:, :5], ring, "an earlier round")

@@ -13,9 +13,13 @@ When parties meet again after a round was broken off, those who are there first 
 is everybody's (their own count), they open the round: it is then complete, with the numbers of all. Otherwise they discard it
 and make it again, with the same numbers (noise included), among those who are there, under new keys and new seeds.
 
+A party whose process was killed while seeds arrived does not know which it had. It wrote down, before the first could arrive,
+that this was so. If the seed of a party that is missing was not received by anybody else, the round is then neither opened nor
+made again without that party: the run stops until it comes back.
+
 **Why what is left of a discarded round cannot be combined with the round that is made again.** Let d have left, S be the
 others, C the parties that pool what they know, and H those of S that do not. The round was discarded, so nobody in S has
-received :math:`b_d`.
+received :math:`b_d`: each has said so, from what it had when its session ended, and none was killed while it might have come.
 
 - *d is not in C.* C has received :math:`y_i` for i in H and for d, and possibly seeds of H. The sum over H alone contains the
   masks of the pairs (i, d), which are known to i and d only: it is uniform. The sum over H and d contains :math:`G(b_d)`,
@@ -25,7 +29,8 @@ received :math:`b_d`.
   made again it learns the same sum of the same numbers. Nothing is added, and noise is not drawn twice.
 
 Uniform and independent are meant as for AES as a pseudo-random function. The parties follow the protocol: one that had received
-a seed and did not say so could make the others sum again.
+a seed and did not say so could make the others sum again. A message counts as received if it reaches the party before its session
+ends, which it keeps open for a moment after a failure; what arrives at a closed connection is not read.
 
 References
 ----------
@@ -46,15 +51,22 @@ from tacit.channel.fixedpoint import Elements, Ring
 from tacit.channel.masked import DIGEST_BYTES, Masks, PartyLink, elements_of
 from tacit.privacy.noise.entropy import STREAM_KEY_BYTES
 
-MASKED_TOTAL = -1
-"""Under this number the masked total is kept beside the parties' seeds; its first byte is the number of words."""
+MASKED_TOTAL, MAY_ARRIVE = -1, -2
+"""Beside the parties' seeds are kept: the masked total, whose first byte is the number of words, and whether seeds may have
+arrived that are not kept (`UNKNOWN`, or `KNOWN` once those that arrived are kept)."""
+UNKNOWN, KNOWN = b"?", b"!"
+LATE_SECONDS = 1.0
+"""How long seeds that are under way are waited for after a failure."""
 
 
 class OpeningMemory(Protocol):
     """What a party keeps of a round until its total is known."""
 
     def keep_opening(self, contents: Mapping[int, bytes]) -> None:
-        """Keep seeds by party, and the masked total as `MASKED_TOTAL`."""
+        """Keep seeds by party, the masked total as `MASKED_TOTAL`, and whether all seeds are kept as `MAY_ARRIVE`.
+
+        It must be on the disk when this returns.
+        """
 
 
 class PeerLink(PartyLink, Protocol):
@@ -64,9 +76,8 @@ class PeerLink(PartyLink, Protocol):
     def peers(self) -> list[int]:
         """The other parties that are there."""
 
-    @property
-    def arrived_last(self) -> dict[int, bytes]:
-        """Messages of the last step that have arrived."""
+    def arrived_in(self, label: bytes, seconds: float) -> dict[int, bytes]:
+        """Return the messages of a step that was broken off; those under way may take some `seconds` more."""
 
 
 class SurvivableSum:
@@ -93,12 +104,14 @@ class SurvivableSum:
         for peer in peers:
             total = ring.plus(total, elements_of(arrived[peer], total.shape, self.link.names[peer]))
         heard()
-        self._memory.keep_opening({MASKED_TOTAL: bytes([ring.words]) + total.tobytes(), own: seed})
-        self.link.swap(self._label(2), dict.fromkeys(peers, b""))
+        # a peer sends its seed when it has the confirmations of all: not before this party has sent its own, which comes next
+        masked_total = bytes([ring.words]) + total.tobytes()
+        self._memory.keep_opening({MASKED_TOTAL: masked_total, own: seed, MAY_ARRIVE: UNKNOWN})
         try:
+            self.link.swap(self._label(2), dict.fromkeys(peers, b""))
             seeds = self.link.swap(self._label(3), dict.fromkeys(peers, seed))
         except BaseException:
-            self._memory.keep_opening(self.link.arrived_last)
+            self._memory.keep_opening({**self.link.arrived_in(self._label(3), LATE_SECONDS), MAY_ARRIVE: KNOWN})
             raise
         whole = opened(total, ring, {**seeds, own: seed})
         self.note(np.ascontiguousarray(whole).data)

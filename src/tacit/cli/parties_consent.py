@@ -75,8 +75,7 @@ class RunsOfIdentity:
 
     def check_first(self, *, allowed: bool) -> None:
         """Raise if a run of the job was begun before."""
-        known = self._path.read_text(encoding="utf-8").split() if self._path.is_file() else []
-        if self._job in known and not allowed:
+        if self._is_noted and not allowed:
             raise InvalidInputError(
                 "the first run of this job by this identity",
                 words("a second one"),
@@ -84,8 +83,14 @@ class RunsOfIdentity:
                 "parties keep what they learned from the first, and on changed data the difference gives records away.",
             )
 
+    @property
+    def _is_noted(self) -> bool:
+        return self._path.is_file() and self._job in self._path.read_text(encoding="utf-8").split()
+
     def note(self) -> None:
-        """Write down that a run of the job is about to send its first number."""
+        """Write down, once, that a run of the job is about to send its first number."""
+        if self._is_noted:
+            return
         with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w") as file:
             file.write(f"{self._job}\n")
             file.flush()

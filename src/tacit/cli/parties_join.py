@@ -79,6 +79,7 @@ def join(
     from tacit.parties import Identity, Job
     from tacit.parties import join as take_part
     from tacit.parties.consent import review
+    from tacit.parties.journal import begun_in
     from tacit.parties.models import check_job, estimator_of
     from tacit.report import ResultFolder
 
@@ -102,7 +103,9 @@ def join(
     resume = resume or (retry_seconds > 0 and (output / CHECKPOINT).exists())
     charged = (spending["ledger"], spending["dataset"]) if spending else None
     runs = RunsOfIdentity(identity, agreed.identity)
-    if not resume:
+    if not begun_in(
+        output / CHECKPOINT
+    ):  # a checkpoint of which nothing was sent is no consent, and may be of another job
         runs.check_first(allowed=new_run)
         confirm(lambda: review(agreed, estimator, party=party, data=records, account=charged), yes=yes, quiet=as_json)
     shown = _shown("none" if as_json and progress == "bar" else progress, party)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import warnings
 from collections import Counter
@@ -76,8 +75,9 @@ def review(
         Where the party is charged.
     """
     estimator = estimator_of(job, accept_no_guarantee=True) if estimator is None else estimator
-    sums, plan = _rehearsed(job, estimator, data)
+    sums, plan, failure = _rehearsed(job, estimator, data)
     voided = estimator.voided_by() if isinstance(estimator, PrivateFit) else None
+    is_private = isinstance(estimator, PrivateFit) or plan is not None
     counted = _counted(sums, plan)
     names = [one.name for one in job.parties]
     lines = [
@@ -85,9 +85,10 @@ def review(
         "Settings: "
         + (", ".join(f"{key} = {value!r}" for key, value in job.settings.items()) or "those of the model."),
         *counted,
-        _guaranteed(job, estimator, plan, voided),
-        _pooled(job, estimator, plan is not None and voided is None),
-        _cost(plan if voided is None else None, account),
+        *([] if failure is None else [f"A trial here failed, and so may the run: {failure}"]),
+        _guaranteed(estimator, plan, voided),
+        _pooled(job, estimator, is_private and voided is None),
+        _cost(estimator, plan, voided, account),
     ]
     if party is not None:
         lines.insert(1, f"You take part as {party}; your records and what is computed per record stay here.")
@@ -95,9 +96,10 @@ def review(
         "job": {"name": job.name, "digest": job.digest, "model": job.model, "settings": dict(job.settings)},
         "parties": [{"name": one.name, "address": one.address, "fingerprint": one.fingerprint} for one in job.parties],
         "sums": [{"sum": what, "times": count} for what, count in sums.items()],
-        "has_guarantee": plan is not None and voided is None,
+        "has_guarantee": is_private and voided is None,
         "epsilon": plan.epsilon if plan is not None and voided is None else None,
         "delta": plan.delta if plan is not None and voided is None else None,
+        "failed_trial": None if failure is None else str(failure),
         "text": lines,
     }
     return Review(lines, values, plan)
@@ -119,9 +121,14 @@ def _counted(sums: Mapping[str, int], plan: Plan | None) -> list[str]:
     return [head, *(f"  {count} x {what}" for what, count in sums.items())]
 
 
-def _guaranteed(job: Job, estimator: Any, plan: Plan | None, voided: str | None) -> str:
+def _guaranteed(estimator: Any, plan: Plan | None, voided: str | None) -> str:
     if voided is not None:
         return f"THERE IS NO GUARANTEE: the job sets {voided}. What the others learn may give single records away."
+    if plan is None and isinstance(estimator, PrivateFit):
+        return (
+            f"Asked for: differential privacy with {_stated(estimator)}. The planned guarantee in words is known when the "
+            "model's program runs: `tacit parties join` shows it, with this party's data, before it asks."
+        )
     if plan is None:
         return (
             "There is no differential privacy in this model: all parties learn the exact sums, and whoever gets the model "
@@ -153,11 +160,22 @@ def _pooled(job: Job, estimator: Any, private: bool) -> str:
     return text
 
 
-def _cost(plan: Plan | None, account: tuple[Any, str] | None) -> str:
+def _stated(estimator: Any) -> str:
+    """Return epsilon and delta as the job states them."""
+    epsilon = estimator.epsilon
+    shown = (
+        "an epsilon of each user's own" if np.ndim(epsilon) or isinstance(epsilon, Mapping) else f"epsilon {epsilon:g}"
+    )
+    return f"{shown} and delta {estimator.delta:g}"
+
+
+def _cost(estimator: Any, plan: Plan | None, voided: str | None, account: tuple[Any, str] | None) -> str:
     if account is None:
         return "No ledger is charged."
     ledger, dataset = account
-    if plan is None:
+    if plan is None and voided is None and isinstance(estimator, PrivateFit):
+        return f"Your ledger is charged with the planned guarantee before the first sum: {_stated(estimator)}."
+    if plan is None or voided is not None:
         return "No ledger can be charged with this: leave out --ledger."
     spent, planned = ledger.remaining(dataset).spent, plan.guarantee()
     fits = ledger.can_afford(dataset, planned)
@@ -221,14 +239,20 @@ class _Rehearsal:
         """Nothing was opened."""
 
 
-def _rehearsed(job: Job, estimator: Any, data: PartyData | None) -> tuple[dict[str, int], Plan | None]:
-    """Run the program on invented rows; return which sums it asked for how often, and the plan of a private model."""
+def _rehearsed(
+    job: Job, estimator: Any, data: PartyData | None
+) -> tuple[dict[str, int], Plan | None, TacitError | None]:
+    """Run the program on invented rows; return which sums it asked for how often, the plan of a private model, and why it failed.
+
+    A failure after the first sum is not reported: invented rows may end a fit early.
+    """
     from sklearn.base import clone
 
     kind = JOBS[job.model].data if job.model in JOBS else None
     rows = data if kind == RELATIONS else _invented(job, estimator, kind)
     if rows is None:
-        return {}, None
+        return {}, None, None
+    failure: TacitError | None = None
     seen: list[_Rehearsal] = []
 
     def rehearse(channel: Channel) -> Channel:
@@ -241,10 +265,14 @@ def _rehearsed(job: Job, estimator: Any, data: PartyData | None) -> tuple[dict[s
     with warnings.catch_warnings(), interpose(rehearse), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         # invented rows may end a fit early; what was asked for until then counts
-        with contextlib.suppress(_EnoughError, TacitError, ArithmeticError, ValueError):
+        try:
             trial.fit(rows.X) if rows.y is None else trial.fit(rows.X, rows.y)
+        except TacitError as error:
+            failure = error
+        except (_EnoughError, ArithmeticError, ValueError):
+            pass
     asked = sum((one.asked for one in seen), Counter())
-    return dict(asked), next((one.plan for one in seen if one.plan is not None), None)
+    return dict(asked), next((one.plan for one in seen if one.plan is not None), None), None if asked else failure
 
 
 def _invented(job: Job, estimator: Any, kind: str | None) -> PartyData:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tacit import __version__
 from tacit.channel.fixedpoint import Ring
-from tacit.channel.surviving import MASKED_TOTAL, opened
+from tacit.channel.surviving import MASKED_TOTAL, MAY_ARRIVE, UNKNOWN, opened
 from tacit.errors import ProtocolError, words
 from tacit.parties.job import Job
 from tacit.parties.journal import Journal, chained
@@ -125,7 +125,8 @@ def greet(link: Link, job: Job, journal: Journal, deadline: float, without: froz
     # the label depends on the run, so no party begins a round before all have stored the same identity
     _catch_up(link, journal, theirs, label=_label("catch up", run))
     if job.survive:
-        _open_or_discard(link, journal, run, everybody=set(range(len(job.parties))) - set(journal.left))
+        everybody = set(range(len(job.parties))) - set(journal.left)
+        _open_or_discard(link, journal, run, everybody, missing=sorted(without & everybody))
         left = {**dict.fromkeys(without, journal.complete), **journal.left}
         if left != journal.left:
             journal.leave_out(left)
@@ -136,15 +137,17 @@ def _label(what: str, run: bytes) -> bytes:
     return hashlib.sha256(what.encode() + run).digest()[:LABEL_BYTES]
 
 
-def _open_or_discard(link: Link, journal: Journal, run: bytes, *, everybody: set[int]) -> None:
+def _open_or_discard(link: Link, journal: Journal, run: bytes, everybody: set[int], missing: list[int]) -> None:
     """Open the round that was broken off, if the parties that are there have everybody's seed of it; else discard it.
 
-    `tacit.channel.surviving` says why this gives nothing away about a party that has left.
+    `tacit.channel.surviving` says why this gives nothing away about the parties that are `missing` now.
     """
     known = journal.opening()
-    held = set(known) - {MASKED_TOTAL}
-    told = link.swap(_label("seeds held", run), dict.fromkeys(link.peers, bytes(sorted(held))), most=len(link.names))
-    if set().union(held, *map(set, told.values())) == everybody:
+    held = {party for party in known if party >= 0}
+    forgot = known.get(MAY_ARRIVE) == UNKNOWN
+    mine = bytes([forgot, *sorted(held)])
+    told = link.swap(_label("seeds held", run), dict.fromkeys(link.peers, mine), most=1 + len(link.names))
+    if set().union(held, *(set(message[1:]) for message in told.values())) == everybody:
         content = b"".join(bytes([party]) + known[party] for party in sorted(held))
         most = len(link.names) * (1 + STREAM_KEY_BYTES)
         messages = [content, *link.swap(_label("seeds", run), dict.fromkeys(link.peers, content), most=most).values()]
@@ -163,6 +166,14 @@ def _open_or_discard(link: Link, journal: Journal, run: bytes, *, everybody: set
         words_, masked = known[MASKED_TOTAL][0], np.frombuffer(known[MASKED_TOTAL][1:], dtype="<u8").astype(np.uint64)
         total = opened(masked.reshape(words_, -1), Ring(words_), seeds)
         journal.keep_total(number, np.ascontiguousarray(total).astype("<u8").tobytes())
+    elif missing and (killed := [peer for peer, flag in {link.index: mine, **told}.items() if flag[:1] == b"\1"]):
+        names, absent = (", ".join(link.names[one] for one in sorted(places)) for places in (killed, missing))
+        raise ProtocolError(
+            f"{absent} to come back, or all others to know that they have not seen its last sum",
+            words(f"{names} was killed while the sum was opened"),
+            f"Ask {absent} to come back, all with --resume; or start a new run. Without it, two sums that differ by its "
+            "numbers could be known to a party. Nothing about the data was sent.",
+        )
     journal.discard_opening()
 
 

@@ -105,7 +105,8 @@ def join(
         Go on from the checkpoint.
     retry : float, default=0
         Seconds that this party waits for a peer that was lost, and then goes on by itself; every completed round grants
-        them anew. An existing checkpoint is then resumed without `resume`.
+        them anew. An existing checkpoint is then resumed without `resume`. With 0, a job that survives the loss waits for
+        `connect_seconds` before it goes on without the peer; other jobs end.
     held_out : float, default=0
         Fraction of this party's rows or ratings that the fit does not see. The party's own model and the joint one are
         compared on them (`tacit.parties.payoff`); what comes out stays here.
@@ -118,7 +119,7 @@ def join(
     proxy : bool, default=False
         Reach the others through the proxy that the environment names.
     on_begin : callable, optional
-        Called before the first number of a run is sent.
+        Called before the first number is sent, and again before the first one of every later attempt or resumed run.
     on_round : callable, optional
         Called after every round with its number and the traffic so far.
     on_wait : callable, optional
@@ -197,15 +198,12 @@ class _Patience:
     failed: float = 0.0
     without: frozenset[int] = frozenset()
 
-    def progress(self, traffic: Traffic) -> None:
-        """Grant the time anew if rounds were completed since."""
+    def may_wait(self, traffic: Traffic, seconds: float | None = None) -> bool:
+        """Whether the time that `retry` grants (or these seconds) is not over; completed rounds grant it anew."""
+        granted = self.retry if seconds is None else seconds
         if traffic.rounds > self.reached:
-            self.reached, self.wait_until = traffic.rounds, time.monotonic() + self.retry
-
-    def may_wait(self, traffic: Traffic) -> bool:
-        """Whether the time that `retry` grants is not over."""
-        self.progress(traffic)
-        return self.retry > 0 and time.monotonic() < self.wait_until
+            self.reached, self.wait_until = traffic.rounds, time.monotonic() + granted
+        return granted > 0 and time.monotonic() < self.wait_until
 
     def waits_for_port(self) -> bool:
         """Whether the port may be that of the attempt before, which is free in a moment."""
@@ -230,9 +228,11 @@ class _Patience:
     def goes_on(self, error: PartyError, traffic: Traffic) -> bool:
         """Whether to try again after a peer was lost: with it, or without it where the job allows that."""
         self.failed = time.monotonic()
-        may_wait = self.may_wait(traffic)
+        may_leave_out = len(self.without) < self.job.survive and begun_in(self.checkpoint) > 0
+        # a job that survives the loss waits for the lost one as long as for parties that come, and then goes on without it
+        may_wait = self.may_wait(traffic, self.retry or (self.connect_seconds if may_leave_out else 0.0))
         absent = self.without | set(error.parties) if isinstance(error, AbsentError) else self.without
-        if self.without < absent and len(absent) <= self.job.survive and begun_in(self.checkpoint):
+        if may_leave_out and self.without < absent and len(absent) <= self.job.survive:
             self.leave_out(absent)
             return True
         if not may_wait:

@@ -156,9 +156,11 @@ class Journal:
         self._file.execute("DELETE FROM opening")
 
     def keep_opening(self, contents: Mapping[int, bytes]) -> None:
-        """Keep what opens the round under way (`tacit.channel.surviving`): seeds by party and, as party -1, the masked total."""
-        self._file.execute("PRAGMA synchronous=NORMAL")
+        """Keep, on the disk, what opens the round under way: see `tacit.channel.surviving.OpeningMemory`."""
+        self._file.execute("PRAGMA synchronous=FULL")
+        self._file.execute("BEGIN")
         self._file.executemany("INSERT OR REPLACE INTO opening VALUES (?, ?)", list(contents.items()))
+        self._file.execute("COMMIT")
 
     def opening(self) -> dict[int, bytes]:
         """Return what is known of the opening of the round that has no total."""
@@ -229,10 +231,14 @@ class Journal:
 
 
 def begun_in(path: Path) -> int:
-    """Return how many rounds were begun in a checkpoint that is not open."""
+    """Return how many rounds were begun in a checkpoint that is not open; 0 if there is none, or another file."""
+    if not path.is_file():
+        return 0
     file = sqlite3.connect(path)
     try:
         return int(file.execute("SELECT COUNT(*) FROM rounds").fetchone()[0])
+    except sqlite3.DatabaseError:  # `Journal` refuses it
+        return 0
     finally:
         file.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import itertools
@@ -9,7 +10,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -105,8 +106,7 @@ class Link:
         self._on_wait = on_wait
         self._peers = {place: _Peer() for place in range(len(self.names)) if place != index}
         self._failures: list[tuple[int, str]] = []
-        self.arrived_last: dict[int, bytes] = {}
-        """Messages of the last swap that have arrived, also if it did not come to its end."""
+        self._step: tuple[bytes, dict[int, bytes]] = (b"", {})  # label of the last step, and what arrived in it
         self._greeted = self._closing = False
         self._lock = threading.Lock()
         self.wire: Wire | None = None
@@ -316,12 +316,13 @@ class Link:
             peer: (STEP, label, len(message).to_bytes(LENGTH_BYTES, "big"), message[:FRAME_BYTES])
             for peer, message in outgoing.items()
         }
+        arrived: dict[int, bytes] = {}
+        missing = list(outgoing)
+        self._step = label, arrived
         self._sealed(frames)
         for peer, message in outgoing.items():
             for start in range(FRAME_BYTES, len(message), FRAME_BYTES):
                 self._sealed({peer: (STEP, message[start : start + FRAME_BYTES])})
-        arrived = self.arrived_last = {}
-        missing = list(outgoing)
         while missing:
             peer = missing[0]
             found, arrived[peer] = self._message(peer, most, missing)
@@ -333,6 +334,29 @@ class Link:
                     "All parties must run the same version on the same kind of computer, with unchanged data.",
                 )
         return arrived
+
+    def arrived_in(self, label: bytes, seconds: float) -> dict[int, bytes]:
+        """Return the messages of a step, of one frame each, that arrived although it or the step before was broken off.
+
+        Also those that nobody had waited for yet, and those that arrive within some `seconds` more.
+        """
+        begun, arrived = self._step
+        found, until = dict(arrived) if begun == label else {}, time.monotonic() + seconds
+        for peer in set(self._peers) - set(found):
+            for body in self._queued(peer, until):
+                size = int.from_bytes(body[LABEL_BYTES : LABEL_BYTES + LENGTH_BYTES], "big")
+                if body[:LABEL_BYTES] == label and len(body) == LABEL_BYTES + LENGTH_BYTES + size:
+                    found[peer] = body[LABEL_BYTES + LENGTH_BYTES :]
+                    break
+        return found
+
+    def _queued(self, peer: int, until: float) -> Iterator[bytes]:
+        """Iterate over the frames of steps that have arrived from a peer, or do so in time."""
+        assert self.wire is not None
+        with contextlib.suppress(queue.Empty):
+            while True:
+                yield self._peers[peer].steps.get(timeout=max(0.0, until - time.monotonic()))
+                self.wire.has_room(peer)
 
     def _message(self, peer: int, most: int, missing: Sequence[int] = ()) -> tuple[bytes, bytes]:
         """Return label and content of a peer's next message; those of other peers are missing, too."""

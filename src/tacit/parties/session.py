@@ -65,6 +65,7 @@ class Session:
             self._sums.note(agreement.run)
         self._all_concluded = agreement is None or agreement.all_concluded
         self._round = 0
+        self._has_sent = False
         self._samples = 0
         self._directions = 0
         self._summer: Any = None
@@ -124,10 +125,12 @@ class Session:
             link = self._link
             assert self._sums is not None
             if begun is None:
-                self._first_send(number, digest, 8 * shape[0] * shape[1], elements.tobytes() if noised else None)
+                size = 8 * shape[0] * shape[1]
+                self._journal.begin(number, digest, size, elements.tobytes() if noised else None)
             elif noised:
                 assert begun.sent is not None
                 elements = np.frombuffer(begun.sent, dtype="<u8").astype(np.uint64).reshape(elements.shape)
+            self._before_sending()
             link.traffic.rounds = self._round
             heard = partial(self._journal.hear, number)
             if division is None:
@@ -148,7 +151,8 @@ class Session:
         else:
             link = self._link
             if begun is None:
-                self._first_send(number, digest, 8 * integers.size, None)
+                self._journal.begin(number, digest, 8 * integers.size, None)
+            self._before_sending()
             link.traffic.rounds = self._round
             self._swap_with_all(b"ready for a normalised sum", digest)  # wait here for parties that still compute
             self._journal.hear(number)
@@ -229,11 +233,14 @@ class Session:
             )
         return number, digest, begun
 
-    def _first_send(self, number: int, digest: bytes, size: int, sent: bytes | None) -> None:
-        """Write down that a round is about to be sent."""
-        if number == 0:
+    def _before_sending(self) -> None:
+        """Say once in a session that numbers are about to leave; the round is in the journal by then.
+
+        Also in a resumed session: the process may have ended between the two.
+        """
+        if not self._has_sent:
             self._on_begin()
-        self._journal.begin(number, digest, size, sent)
+            self._has_sent = True
 
     def _note(self, seen: bytes) -> None:
         if self._sums is not None:
