@@ -189,6 +189,19 @@ def test_a_review_of_what_cannot_be_tried_denies_no_privacy(tmp_path):
     assert "no differential privacy" in shown
 
 
+def test_earlier_results_that_are_replaced_are_for_their_owner_too(tmp_path):
+    from tacit.cli.parties_consent import private_files
+
+    (tmp_path / "model").mkdir(mode=0o755)
+    (tmp_path / "rows.npy").write_text("old")
+    (tmp_path / "rows.npy").chmod(0o644)
+    with private_files(tmp_path / "model", tmp_path / "rows.npy", tmp_path / "none"):
+        (tmp_path / "rows.npy").write_text("new")
+        (tmp_path / "result.json").write_text("{}")
+    for path in tmp_path.iterdir():
+        assert path.stat().st_mode & 0o077 == 0, path.name
+
+
 @pytest.mark.slow
 def test_a_job_that_voids_the_guarantee_is_refused_unless_this_party_accepts_it(tmp_path):
     from tacit.errors import InvalidInputError, PartyError

@@ -273,6 +273,12 @@ def test_a_checkpoint_is_for_its_owner_only(tmp_path):
     for file in tmp_path.iterdir():
         assert stat.S_IMODE(os.stat(file).st_mode) & 0o077 == 0, file.name
     journal.close()
+    (tmp_path / CHECKPOINT).chmod(0o644)  # copied back from somewhere else
+    journal = Journal(tmp_path / CHECKPOINT, {"job": "x"}, resume=True)
+    journal.hear(0)
+    for file in tmp_path.iterdir():
+        assert stat.S_IMODE(os.stat(file).st_mode) & 0o077 == 0, file.name
+    journal.close()
 
 
 def test_the_charge_of_a_run_that_sent_nothing_does_not_pay_for_another(tmp_path):

@@ -98,8 +98,11 @@ class RunsOfIdentity:
 
 
 @contextmanager
-def private_files() -> Iterator[None]:
-    """Within the block, new files and folders are readable by their owner only."""
+def private_files(*existing: Path) -> Iterator[None]:
+    """Within the block, new files and folders are readable by their owner only, and so are these existing ones."""
+    for place in existing:
+        if place.exists():
+            place.chmod(0o700 if place.is_dir() else 0o600)
     before = os.umask(0o077)
     try:
         yield

@@ -40,6 +40,7 @@ HELD_OUT = typer.Option(
     help="Fraction of the records that are held out to see whether joining pays off: 0.1 if not given (coupled models: 0).",
 )
 CHECKPOINT = "checkpoint.db"
+RESULTS = ("model", "rows.npy", "result.json", "report.html")
 
 
 def join(
@@ -103,13 +104,18 @@ def join(
     resume = resume or (retry_seconds > 0 and (output / CHECKPOINT).exists())
     charged = (spending["ledger"], spending["dataset"]) if spending else None
     runs = RunsOfIdentity(identity, agreed.identity)
-    if not begun_in(
-        output / CHECKPOINT
-    ):  # a checkpoint of which nothing was sent is no consent, and may be of another job
+    # a checkpoint of which nothing was sent is no consent, and may be of another job
+    if not begun_in(output / CHECKPOINT):
         runs.check_first(allowed=new_run)
         confirm(lambda: review(agreed, estimator, party=party, data=records, account=charged), yes=yes, quiet=as_json)
     shown = _shown("none" if as_json and progress == "bar" else progress, party)
-    with private_files(), ended_by_sigterm(), ResultFolder(output, overwrite=overwrite or resume), shown as tell:
+    earlier = [output / name for name in RESULTS] + list((output / "model").glob("*"))
+    with (
+        private_files(*earlier),
+        ended_by_sigterm(),
+        ResultFolder(output, overwrite=overwrite or resume),
+        shown as tell,
+    ):
         part = take_part(
             agreed,
             mine,

@@ -72,7 +72,9 @@ class Journal:
         place = Path(path)
         if resume and not place.exists():
             raise InvalidInputError(f"a checkpoint at {place}", words("none"), "Start without --resume.")
-        os.close(os.open(place, os.O_RDWR | os.O_CREAT, 0o600))
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o600)
+        os.fchmod(descriptor, 0o600)  # also of one that was copied back from a backup
+        os.close(descriptor)
         self._file = sqlite3.connect(place, isolation_level=None, check_same_thread=False)
         try:
             self._open(place, about, resume=resume)
