@@ -12,9 +12,10 @@ from threads import Threads
 
 from tacit import NMF, SVD, PrincipalComponentRegression, PrivateMoments, PrivateRecommender
 from tacit.errors import InvalidInputError
+from tacit.estimators.private import PrivateFit
 from tacit.parties.local import local_job
 from tacit.parties.models import PartyData
-from tacit.parties.payoff import Payoff, compare, hold_out, mean_error, measured, own_model
+from tacit.parties.payoff import OWN_FITS, HeldOut, Payoff, compare, hold_out, mean_error, measured, own_models
 
 KEY = bytes(range(32))
 GENERATOR = np.random.default_rng(5)
@@ -76,21 +77,40 @@ def test_units_that_cannot_be_held_out_are_refused(job):
         hold_out(PartyData(TABLE[:1]), job("nmf"), 0.999999, KEY)
 
 
+class Constant:
+    """A model that predicts the same for all rows."""
+
+    def __init__(self, value):
+        self.mean_ = np.atleast_1d(value)
+
+
 def test_the_gain_is_that_of_the_errors_and_its_interval_covers():
     """The interval of a known gain, over 400 repeated draws of held-out rows: 95% within three standard errors."""
-    from tacit.parties.payoff import HeldOut
-
-    class Constant:
-        def __init__(self, value):
-            self.mean_ = np.array([value])
-
     generator, covered = np.random.default_rng(1), 0
     truth = 1 - (1 + 0.1**2) / (1 + 0.6**2)
     for _ in range(400):
-        found = compare(Constant(0.6), Constant(0.1), HeldOut(generator.normal(size=(200, 1)), None, is_ratings=False))
+        found = compare(
+            [Constant(0.6)], Constant(0.1), HeldOut(generator.normal(size=(200, 1)), None, is_ratings=False)
+        )
         assert found.gain == pytest.approx(1 - found.joint / found.own)
         covered += found.interval[0] <= truth <= found.interval[1]
     assert abs(covered / 400 - 0.95) < 3 * np.sqrt(0.95 * 0.05 / 400)
+
+
+def test_the_noise_of_own_fits_is_averaged_and_in_the_interval():
+    """Own fits that are off by N(0, 1) have an expected error of 2: intervals that count the noise cover that, others do not."""
+    generator, truth, covered, alone = np.random.default_rng(2), 1 - 1 / 2, 0, 0
+    for _ in range(200):
+        held = HeldOut(generator.normal(size=(200, 10)), None, is_ratings=False)
+        own = [Constant(value) for value in generator.normal(size=(OWN_FITS, 10))]
+        found = compare(own, Constant(0.0), held)
+        assert found.own_fits == OWN_FITS
+        assert found.own == pytest.approx(np.mean([mean_error([one], held)[0] for one in own]))
+        covered += found.interval[0] <= truth <= found.interval[1]
+        low, high = compare(own[:1], Constant(0.0), held).interval
+        alone += low <= truth <= high
+    assert covered / 200 > 0.9
+    assert alone / 200 < 0.5
 
 
 @pytest.mark.parametrize(
@@ -110,8 +130,10 @@ def test_the_gain_is_that_of_the_errors_and_its_interval_covers():
 def test_every_kind_of_model_is_compared_with_itself(job, name, estimator, data):
     """The model of the same records gains nothing; for private ones noise is all that differs."""
     kept, held = hold_out(data, job(name, data.X.shape[1]), 0.25, KEY)
-    own = own_model(estimator, kept)
-    found = compare(own, own, held)
+    models = own_models(estimator, kept)
+    assert len(models) == (OWN_FITS if isinstance(estimator, PrivateFit) else 1)
+    own = models[:1]
+    found = compare(own, own[0], held)
     assert found.gain == 0
     assert found.interval == (0, 0)
     assert found.own > 0
@@ -119,18 +141,19 @@ def test_every_kind_of_model_is_compared_with_itself(job, name, estimator, data)
     assert low < error < high
     assert found.own == pytest.approx(error)
     assert units == found.n_units > 20
-    payoff, text = measured(estimator, kept, own, held)
+    payoff, text = measured(estimator, kept, own[0], held)
     assert isinstance(payoff, Payoff)
     assert "own model" in text
+    assert (f"the mean of {OWN_FITS} fits" in text) == isinstance(estimator, PrivateFit)
 
 
 def test_too_few_units_and_failed_fits_are_said_and_do_not_stop_a_party(job):
     kept, held = hold_out(PartyData(TABLE[:8]), job("nmf"), 0.2, KEY)
-    payoff, text = measured(NMF(2, init="random", max_iter=3), kept, own_model(NMF(2, init="random"), kept), held)
+    payoff, text = measured(NMF(2, init="random", max_iter=3), kept, own_models(NMF(2, init="random"), kept)[0], held)
     assert payoff is None
     assert "fewer than 5 units" in text
     _, held = hold_out(PartyData(TABLE), job("nmf"), 0.2, KEY)
-    payoff, text = measured(NMF(2, init="no such start"), kept, own_model(NMF(2, init="random"), kept), held)
+    payoff, text = measured(NMF(2, init="no such start"), kept, own_models(NMF(2, init="random"), kept)[0], held)
     assert payoff is None
     assert "own model failed (InvalidInputError)" in text
 

@@ -224,15 +224,18 @@ def _show_own(job: Any, estimator: Any, records: Any, fraction: float, *, as_jso
     """Fit this party's records alone, and print the error on held-out ones: what joining would have to beat."""
     from tacit.cli.output import print_json
     from tacit.data.split import new_key
-    from tacit.parties.payoff import hold_out, mean_error, own_model
+    from tacit.parties.payoff import hold_out, mean_error, own_models
 
     adjacency, unit = getattr(estimator, "adjacency", "add-remove"), getattr(estimator, "unit", "row")
     kept, held = hold_out(records, job, fraction or 0.1, new_key(), adjacency=adjacency, unit=unit)
-    error, (low, high), units = mean_error(own_model(estimator, kept), held)
+    own = own_models(estimator, kept)
+    error, (low, high), units = mean_error(own, held)
     if as_json:
-        print_json({"own_error": error, "interval": [low, high], "held_out_units": units, "joined": False})
+        values = {"own_error": error, "interval": [low, high], "held_out_units": units, "own_fits": len(own)}
+        print_json({**values, "joined": False})
         return
+    fits = f"; the mean of {len(own)} fits, each with noise of its own" if len(own) > 1 else ""
     typer.echo(
         f"This organisation's own model has a mean squared error of {error:.4g} on {units} held-out units (95% interval "
-        f"{low:.4g} to {high:.4g}). Nothing was sent. The figure is for this organisation only."
+        f"{low:.4g} to {high:.4g}{fits}). Nothing was sent. The figure is for this organisation only."
     )

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,10 @@ from tacit.parties.models import PartyData
 NORMAL_95 = 1.96
 LEAST_UNITS = 5
 """With fewer held-out units an interval means nothing, and none is stated."""
+OWN_FITS = 10
+"""A party's own private model is fitted this often: noise makes the error of a single fit vary, by a factor on few rows."""
+OWN_SECONDS = 60.0
+"""No further fit begins after this time."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,13 +53,15 @@ class Payoff:
     Attributes
     ----------
     own, joint : float
-        Mean squared error per number (or rating) of the party's own model and of the joint one.
+        Mean squared error per number (or rating) of the party's own model and of the joint one. For private models `own` is the
+        mean over `own_fits` fits, each with noise of its own.
     gain : float
         Fraction by which the joint error is below the own one; negative if it is above.
     interval : (float, float)
-        95% interval of the gain, over held-out units.
+        95% interval of the gain, over held-out units and the noise of the own fits; the joint model is the one that there is.
     n_units : int
         Held-out rows, or users with held-out ratings.
+    own_fits : int
     """
 
     own: float
@@ -61,15 +69,17 @@ class Payoff:
     gain: float
     interval: tuple[float, float]
     n_units: int
+    own_fits: int = 1
 
     def __str__(self) -> str:
         low, high = self.interval
         better = "lower" if self.gain >= 0 else "higher"
         verdict = "joining paid off" if low > 0 else "joining did not pay off" if high < 0 else "no clear difference"
+        fits = f", the mean of {self.own_fits} fits" if self.own_fits > 1 else ""
         return (
             f"On {self.n_units} held-out units of this party the joint model's error is {100 * abs(self.gain):.1f}% {better} "
-            f"than that of its own model ({self.joint:.4g} against {self.own:.4g}; 95% interval of the gain {100 * low:.1f} to "
-            f"{100 * high:.1f}%): {verdict}."
+            f"than that of its own model ({self.joint:.4g} against {self.own:.4g}{fits}; 95% interval of the gain "
+            f"{100 * low:.1f} to {100 * high:.1f}%): {verdict}."
         )
 
 
@@ -134,14 +144,22 @@ def _content(columns: NDArray[Any], values: NDArray[Any]) -> str:
     return hashlib.sha256(columns.astype("<i8").tobytes() + values.astype("<f8").tobytes()).hexdigest()
 
 
-def own_model(estimator: Any, data: PartyData) -> Any:
-    """Fit this party's records alone, with the settings of the job; it stays here, so no ledger is charged."""
-    alone = copy.copy(estimator)
-    if isinstance(alone, PrivateFit):
-        alone.set_params(ledger=None, dataset=None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return alone.fit(data.X) if data.y is None else alone.fit(data.X, data.y)
+def own_models(estimator: Any, data: PartyData) -> list[Any]:
+    """Fit this party's records alone, with the settings of the job; that stays here, so no ledger is charged.
+
+    A private model is fitted several times, each time with new noise.
+    """
+    fits = OWN_FITS if isinstance(estimator, PrivateFit) and estimator.voided_by() is None else 1
+    found: list[Any] = []
+    until = time.monotonic() + OWN_SECONDS
+    while not found or (len(found) < fits and time.monotonic() < until):
+        alone = copy.copy(estimator)
+        if isinstance(alone, PrivateFit):
+            alone.set_params(ledger=None, dataset=None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.append(alone.fit(data.X) if data.y is None else alone.fit(data.X, data.y))
+    return found
 
 
 def unit_errors(model: Any, held: HeldOut) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -163,27 +181,34 @@ def unit_errors(model: Any, held: HeldOut) -> tuple[NDArray[np.float64], NDArray
     return np.sum((X - predicted) ** 2, axis=1), np.full(len(X), float(X.shape[1]))
 
 
-def mean_error(model: Any, held: HeldOut) -> tuple[float, tuple[float, float], int]:
-    """Return a model's mean squared error on held-out units, a 95% interval of it, and the number of units."""
-    errors, counts = unit_errors(model, held)
-    return (*_ratio(errors, counts), len(errors))
+def mean_error(models: Sequence[Any], held: HeldOut) -> tuple[float, tuple[float, float], int]:
+    """Return the mean squared error of a model, fitted once or several times, a 95% interval of it, and the number of units."""
+    errors, counts = _errors(models, held)
+    return (*_ratio(errors, np.broadcast_to(counts, errors.shape)), len(counts))
 
 
-def compare(own: Any, joint: Any, held: HeldOut) -> Payoff | None:
-    """Compare two models on held-out units; None if there are too few."""
-    errors, counts = unit_errors(own, held)
+def compare(own: Sequence[Any], joint: Any, held: HeldOut) -> Payoff | None:
+    """Compare an own model, fitted once or several times, with the joint one on held-out units; None if there are too few."""
+    errors, counts = _errors(own, held)
     others, _ = unit_errors(joint, held)
-    if len(errors) < LEAST_UNITS or not errors.sum() > 0:
+    if len(others) < LEAST_UNITS or not errors.sum() > 0:
         return None
-    ratio, (low, high) = _ratio(others, errors)
+    ratio, (low, high) = _ratio(others[None], errors)
     total = float(counts.sum())
-    return Payoff(float(errors.sum()) / total, float(others.sum()) / total, 1 - ratio, (1 - high, 1 - low), len(errors))
+    own_error, joint_error = float(errors.mean(axis=0).sum()) / total, float(others.sum()) / total
+    return Payoff(own_error, joint_error, 1 - ratio, (1 - high, 1 - low), len(others), len(own))
+
+
+def _errors(models: Sequence[Any], held: HeldOut) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the errors of units by fit and unit, and how many numbers each unit has."""
+    found = [unit_errors(model, held) for model in models]
+    return np.stack([errors for errors, _ in found]), found[0][1]
 
 
 def measured(estimator: Any, kept: PartyData, joint: Any, held: HeldOut) -> tuple[Payoff | None, str]:
     """Return the payoff of a joint model, and it or what prevented it in words."""
     try:
-        found = compare(own_model(estimator, kept), joint, held)
+        found = compare(own_models(estimator, kept), joint, held)
     except (TacitError, ArithmeticError, ValueError) as error:
         return (
             None,
@@ -195,10 +220,21 @@ def measured(estimator: Any, kept: PartyData, joint: Any, held: HeldOut) -> tupl
 
 
 def _ratio(above: NDArray[np.float64], below: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
-    """Return a ratio of sums over units, and its 95% interval by linearisation (Cochran 1977, section 6.3)."""
-    if len(above) < 2 or not below.sum() > 0:
-        return (float(above.sum() / below.sum()) if below.sum() > 0 else np.nan), (-np.inf, np.inf)
-    ratio = float(above.sum() / below.sum())
-    residuals = (above - ratio * below) / below.mean()
-    width = NORMAL_95 * float(np.std(residuals, ddof=1)) / np.sqrt(len(above))
-    return ratio, (ratio - width, ratio + width)
+    """Return a ratio of sums over units, each the mean of some fits, and its 95% interval.
+
+    Both arrays are by fit and unit. The interval is by linearisation (Cochran 1977, section 6.3): the variance over units, of
+    the fits' means, and over fits, of the units' sums, whose few fits count by Student's quantile.
+    """
+    from scipy.stats import t as student
+
+    one, other = above.mean(axis=0), below.mean(axis=0)
+    if len(one) < 2 or not other.sum() > 0:
+        return (float(one.sum() / other.sum()) if other.sum() > 0 else np.nan), (-np.inf, np.inf)
+    ratio = float(one.sum() / other.sum())
+    units = (one - ratio * other) / other.mean()
+    width = NORMAL_95**2 * float(np.var(units, ddof=1)) / len(one)
+    fits = max(len(above), len(below))
+    if fits > 1:
+        sums = (above.sum(axis=1) - ratio * below.sum(axis=1)) / other.sum()
+        width += float(student.ppf(0.975, fits - 1)) ** 2 * float(np.var(sums, ddof=1)) / fits
+    return ratio, (ratio - np.sqrt(width), ratio + np.sqrt(width))

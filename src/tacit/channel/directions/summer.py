@@ -79,7 +79,8 @@ class NormalisedSummer:
 
     *Against whom.* Up to t (additive shares: all but one) of the M parties, who follow the protocol and pool all they see. They
     cannot break SHAKE128, with whose keys the masks of the Shamir shares are drawn; for additive shares, AES and SHA-256,
-    taken as a random permutation and a random function, and the computational Diffie-Hellman problem in a group of 3072 bits.
+    taken as a random permutation and a random function, and the computational Diffie-Hellman problem in a group of 3072 bits
+    with exponents of 256.
 
     *What they learn.* For every column: whether the total is zero (with ``short="refuse"``: or short), and the
     direction with its noise. The rest of what they see is simulated from that. With an honest majority:
