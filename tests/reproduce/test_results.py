@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -48,20 +51,23 @@ PAPER = Paper("made-up", "made_up", "N. Body. On nothing. 2000.")
     ],
 )
 def test_verdicts(paper, ours, better, expected):
-    assert Row("x", paper, ours, better).verdict == expected
+    assert Row("x", paper, ours, better, "why").verdict == expected
 
 
 def test_spread_and_number_are_shown():
-    assert Row(("a", "b"), 1.0, (1.0, 3.0), "lower", "why", 2).cells() == [
-        "a",
-        "b",
-        "1.00",
-        "2.00 ± 1.41",
-        "2",
-        "equal",
-        "why",
-    ]
-    assert Row("a", None, (1.0,)).cells() == ["a", "-", "1.0000", "1", "not comparable", NO_NUMBER]
+    table = SideBySide("t", ("x", "y"), (Row(("a", "b"), 1.0, (1.0, 3.0), "lower", "why", 2),))
+    assert table.headings() == ["x", "y", "paper", "ours", "n", "ours is", "remark"]
+    assert table.cells() == [["a", "b", "1.00", "2.00 ± 1.41", "2", "equal", "why"]]
+    table = SideBySide("t", ("x",), (Row("a", None, (1.0,)),))
+    assert table.cells() == [["a", "-", "1.0000", "1", "not comparable", NO_NUMBER]]
+
+
+def test_evidence_about_a_claim_says_whether_it_holds():
+    rows = (Row("a", 1.0, (2.0,), "lower", "why"), Row("b", 1.0, (0.5,), "lower", "why"))
+    table = SideBySide("t", ("x",), rows, heads=("stated", "measured"), of_claim=True)
+    assert table.headings() == ["x", "stated", "measured", "n", "the claim", "remark"]
+    assert [row[-2] for row in table.cells()] == ["does not hold", "holds"]
+    assert Outcome.from_json(json.loads(json.dumps(Outcome((table,)).to_json()))).tables == (table,)
 
 
 def whole() -> Outcome:
@@ -97,8 +103,9 @@ def test_json_keeps_everything():
         (lambda: Curve("c", (1.0, 2.0), (1.0,)), "as many"),
         (lambda: Curve("c", (), ()), "points"),
         (lambda: Figure("f", "x", "y", ()), "no curves"),
-        (lambda: SideBySide("t", ("a", "b"), (Row("one", 2.0, (1.0,)),)), "label"),
-        (lambda: SideBySide("t", ("a",), (Row("one", 2.0, (math.nan,)),)), "no row"),
+        (lambda: Row("one", 2.0, (1.0,), "lower"), "sentence"),
+        (lambda: SideBySide("t", ("a", "b"), (Row("one", 2.0, (1.0,), remark="why"),)), "label"),
+        (lambda: SideBySide("t", ("a",), (Row("one", 2.0, (math.nan,), remark="why"),)), "no row"),
         (lambda: Outcome(figures=whole().figures * 2), "same caption"),
     ],
 )
@@ -109,8 +116,8 @@ def test_outcomes_that_a_page_cannot_show_are_refused(wrong, message):
 
 def test_an_item_without_an_outcome_fails(tmp_path):
     empty = Item("made-up", "table-1", "nothing", 3, (), 1.0, lambda run: Outcome(verdicts=("Done.",)), ("tacit",))
-    with pytest.raises(ValueError, match="no table"):
-        obtain([empty], Run(DataFolder(tmp_path)), tmp_path)
+    (result,) = obtain([empty], Run(DataFolder(tmp_path)), tmp_path)
+    assert "no table" in str(result.error)
     assert not list(tmp_path.rglob("*.json"))
 
 
@@ -159,6 +166,41 @@ def test_an_interrupted_run_goes_on(tmp_path, calls):
     assert calls == [3]
 
 
+def broken(run: Run) -> Outcome:
+    """Fail."""
+    raise ZeroDivisionError
+
+
+def test_an_item_that_fails_does_not_keep_others_from_running(tmp_path, calls, monkeypatch):
+    bad = Item("saha-imtiaz", "table-2", "nothing", 3, (), 1.0, broken, ("tacit",))
+    good = Item("saha-imtiaz", "table-3", "nothing", 3, (), 1.0, counted, ("tacit",))
+    monkeypatch.setattr(sys.modules["tacit.reproduce.catalogue"], "chosen", lambda paper, names: [bad, good])
+    command = ["reproduce", "saha-imtiaz", "--all", "--data", str(tmp_path), "--output", str(tmp_path / "o")]
+    done = CliRunner().invoke(app, command)
+    assert calls == [3]
+    assert isinstance(done.exception, ZeroDivisionError)
+    assert "failed: saha-imtiaz table-2 (ZeroDivisionError)" in done.output
+    page = (tmp_path / "o" / "saha_imtiaz.html").read_text(encoding="utf-8")
+    assert 'id="table-3"' in page
+    assert "Without a result: table-2." in page
+    assert CliRunner().invoke(app, command).exception is not None
+    assert calls == [3]  # kept, although another item failed
+
+
+def noisy(run: Run) -> Outcome:
+    """Warn once for each repetition."""
+    for _ in run.seeds:
+        warnings.warn("the same words for each repetition", UserWarning, stacklevel=1)
+    return whole()
+
+
+def test_the_same_warning_is_given_once(tmp_path):
+    item = Item("made-up", "table-1", "nothing", 3, (), 1.0, noisy, ("tacit",))
+    with pytest.warns(UserWarning, match="same words") as found:
+        obtain([item], Run(DataFolder(tmp_path), repetitions=5), tmp_path)
+    assert len(found) == 1
+
+
 def test_missing_data_are_a_result_that_is_not_kept(tmp_path):
     item = Item("made-up", "table-1", "nothing", 3, ("movielens-1m",), 1.0, lambda run: whole(), ("tacit",))
     (result,) = obtain([item], Run(DataFolder(tmp_path)), tmp_path)
@@ -186,6 +228,38 @@ def test_pages_show_all_and_escape(tmp_path):
         svg = tmp_path / "md" / "made-up" / f"table-1-{picture}.svg"
         assert svg.stat().st_size < 100_000
         assert f"made-up/{svg.name}" in text
+
+
+def test_a_section_says_when_where_and_how_often_was_measured(tmp_path):
+    (result,) = obtain([ITEM], Run(DataFolder(tmp_path), repetitions=2), tmp_path)
+    assert re.fullmatch(r"\d+ cores(, \d+ GB of memory)?; Python \S+, tacit \S+", result.machine)
+    text = write_markdown(PAPER, [result], tmp_path / "md").read_text(encoding="utf-8").replace("\n", " ")
+    assert f"Computed on {result.date} in 0 seconds ({result.machine}), 2 repetitions." in text
+    assert "Numbers beside the paper's, by verdict: better: 1." in text
+
+
+def test_markdown_keeps_sections_of_earlier_runs(tmp_path):
+    run = Run(DataFolder(tmp_path))
+    other = Item("made-up", "table-12", "nothing", 3, (), 1.0, counted, ("tacit",))
+    first, second = obtain([ITEM, other], run, tmp_path)
+    write_markdown(PAPER, [second], tmp_path / "md", absent=["table-1"])
+    page = write_markdown(PAPER, [first], tmp_path / "md", absent=["table-12"])
+    both = page.read_text(encoding="utf-8")
+    assert both.count("\n## table-1:") == both.count("\n## table-12:") == 1
+    assert "Without a result" not in both
+    assert "better: 2." in both
+    assert (tmp_path / "md" / "made-up" / "table-12-1.svg").exists()
+    assert write_markdown(PAPER, [first], tmp_path / "md", absent=["table-12"]).read_text(encoding="utf-8") == both
+
+
+def test_figures_that_an_item_no_longer_has_are_removed(tmp_path):
+    (result,) = obtain([ITEM], Run(DataFolder(tmp_path)), tmp_path)
+    folder = tmp_path / "md" / "made-up"
+    folder.mkdir(parents=True)
+    for name in ("table-1-9.svg", "table-1-2-1.svg"):
+        (folder / name).write_text("old")
+    write_markdown(PAPER, [result], tmp_path / "md")
+    assert sorted(path.name for path in folder.iterdir()) == ["table-1-1.svg", "table-1-2-1.svg", "table-1-2.svg"]
 
 
 def test_the_command_lists_and_names_what_is_missing(tmp_path):

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 
+from tacit.measure import rank_position, value_difference
 from tacit.reproduce.catalogue import Run, catalogue
 from tacit.reproduce.data import DataFolder
+from tacit.reproduce.thapa import clusters, hiding
 
 PAPERS = ("ermis", "thapa", "claims")
 ITEMS = [entry for entry in catalogue() if entry.paper in PAPERS]
@@ -62,6 +65,30 @@ def test_the_evidence_against_a_claim_is_there(name):
         assert all(row.mean == pytest.approx(row.paper, rel=1e-6) for row in rows)
     else:
         assert any(row.verdict == "worse" for row in rows)
+
+
+@pytest.mark.parametrize("name", ["figure-7.7", "figure-8.2"])
+def test_the_quick_form_has_the_printed_numbers(name):
+    entry = next(entry for entry in ITEMS if (entry.paper, entry.name) == ("ermis", name))
+    outcome = entry.run(Run(DataFolder(), quick=True, repetitions=1))
+    assert any(row.paper is not None for row in outcome.tables[0].rows)
+
+
+@pytest.mark.parametrize("line", [line for line in clusters.TABLE_4_2 if line.method in ("RD", "ND")], ids=str)
+def test_noise_with_a_mean_has_the_printed_distortion_and_ranks(line):
+    A = np.random.default_rng(0).random((208, 20))
+    released = clusters._noise_with_mean(A, line, seed=1)
+    assert value_difference(A, released) == pytest.approx(line.vd, rel=1e-6)
+    assert rank_position(A, released) == pytest.approx(line.rp, rel=0.02)
+
+
+def test_rows_go_to_named_clusters_if_columns_have_unit_length():
+    """Algorithm 2 as printed weighs |A - HW|^2 against |H - C|^2, so the scale of A decides whether any row moves."""
+    draw = np.random.default_rng(0)
+    A = np.abs(draw.normal(size=(90, 4)) + np.repeat([[20, 2, 2, 2], [2, 20, 2, 2], [2, 2, 20, 2]], 30, axis=0))
+    task = hiding._Task(A, 3, named=5, anywhere=0, seed=0)
+    assert np.linalg.norm(task.A, axis=0) == pytest.approx(1)
+    assert task.iterations(0.5, 50, seed=0) < 50
 
 
 def test_what_holds_is_said_to_hold():

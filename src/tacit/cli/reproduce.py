@@ -40,7 +40,8 @@ def reproduce(
     """Compute tables and figures of the papers on which tacit is based, and compare them with the printed numbers.
 
     Without names, lists them with the time and the data that they need. A result is kept as a JSON file and used again by a
-    later run with the same settings, so an interrupted run goes on where it ended. One HTML page is written per paper.
+    later run with the same settings, so an interrupted run goes on where it ended. One HTML page is written per paper. What
+    fails is named at the end, after all others were computed.
     """
     from tacit.reproduce.catalogue import Run, chosen, paper_of
     from tacit.reproduce.data import DataFolder
@@ -62,6 +63,8 @@ def reproduce(
     if not pages_only:
         with progress(items, quiet=as_json) as begin:
             results = obtain(items, run, output, overwrite=overwrite, begin=lambda entry: begin(entry, run))
+    failed = [result for result in results if result.error is not None]
+    results = [result for result in results if result.error is None]
     if names and (missing := [result for result in results if result.missing]):
         folder[next(name for name in missing[0].item.needs if folder.state(name) == "missing")]  # raises MissingData
     pages = []
@@ -77,7 +80,12 @@ def reproduce(
         pages.append(write_html(paper_of(name), present, output, absent))
         if markdown is not None:
             pages.append(write_markdown(paper_of(name), present, markdown, absent))
-    show_results(results, pages, as_json=as_json)
+    show_results(results, pages, as_json=as_json and not failed)
+    for result in failed:
+        typer.echo(f"failed: {result.item.paper} {result.item.name} ({type(result.error).__name__})", err=True)
+    for result in failed:
+        if result.error is not None:
+            raise result.error
 
 
 def show_catalogue(items: Sequence[Item], folder: Any, *, as_json: bool) -> None:
@@ -154,7 +162,7 @@ def show_results(results: Sequence[Result], pages: Sequence[Path], *, as_json: b
         if result.missing:
             typer.echo(f"not computed: {result.missing}")
         for table in result.outcome.tables:
-            print_table(table.caption, table.headings(), [row.cells() for row in table.rows])
+            print_table(table.caption, table.headings(), table.cells())
         for verdict in result.outcome.verdicts:
             typer.echo(f"- {verdict}")
         drawn = len(result.outcome.figures) + len(result.outcome.pictures) + len(result.outcome.words)

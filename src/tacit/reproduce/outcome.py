@@ -19,6 +19,12 @@ from tacit.errors import Undisclosed
 Better = Literal["lower", "higher"]
 NO_NUMBER = "The paper prints no number here."
 Verdict = Literal["better", "worse", "equal", "not comparable"]
+ABOUT_CLAIM: dict[Verdict, str] = {
+    "better": "holds",
+    "equal": "holds",
+    "worse": "does not hold",
+    "not comparable": "-",
+}
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class Row:
     better : {"lower", "higher"} or None
         Which direction is better; None if the two cannot be compared.
     remark : str
-        One sentence: why ours is better, worse or not comparable.
+        One sentence: why ours is better, worse, equal or not comparable. It may only be empty if the paper has no number.
     decimals : int
         Digits after the point, of both numbers. A difference below half of the last digit is none.
     """
@@ -54,6 +60,8 @@ class Row:
         object.__setattr__(self, "ours", tuple(float(value) for value in self.ours if not math.isnan(value)))
         if self.paper is None and not self.remark:
             object.__setattr__(self, "remark", NO_NUMBER)
+        if not self.remark:
+            raise ValueError(f"row {self.label}: needs a sentence that explains the comparison")
 
     @property
     def mean(self) -> float:
@@ -76,24 +84,36 @@ class Row:
             return "equal"
         return "better" if (difference < 0) == (self.better == "lower") else "worse"
 
-    def cells(self) -> list[str]:
-        """Return the row as text: its label, the paper's number, ours, the verdict and the remark."""
+    def numbers(self) -> list[str]:
+        """Return the paper's number, ours with its spread, and how often ours was measured, as text."""
         paper = "-" if self.paper is None else f"{self.paper:.{self.decimals}f}"
         ours = "-" if not self.ours else f"{self.mean:.{self.decimals}f}"
         if len(self.ours) > 1:
             ours += f" ± {self.spread:.{self.decimals}f}"
-        return [*self.label, paper, ours, str(len(self.ours)), self.verdict, self.remark]
+        return [paper, ours, str(len(self.ours))]
 
 
 @dataclass(frozen=True)
 class SideBySide:
-    """A table of the paper: `columns` are the headings of the label cells of the rows."""
+    """A table of the paper, or the evidence about a claim.
+
+    Parameters
+    ----------
+    caption : str
+    columns : tuple of str
+        Headings of the label cells of the rows.
+    rows : tuple of Row
+    heads : tuple of str
+        Headings of the paper's number and of ours.
+    of_claim : bool
+        Say whether the claim holds, instead of whether ours is better: it does not hold where ours is worse than claimed.
+    """
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
-
-    HEADINGS = ("paper", "ours", "n", "ours is", "remark")
+    heads: tuple[str, str] = ("paper", "ours")
+    of_claim: bool = False
 
     def __post_init__(self) -> None:
         if not all(len(row.label) == len(self.columns) for row in self.rows):
@@ -102,8 +122,15 @@ class SideBySide:
             raise ValueError(f"table {self.caption!r}: no row has a number of ours")
 
     def headings(self) -> list[str]:
-        """Return the headings of `Row.cells`."""
-        return [*self.columns, *self.HEADINGS]
+        """Return the headings of `cells`."""
+        return [*self.columns, *self.heads, "n", "the claim" if self.of_claim else f"{self.heads[1]} is", "remark"]
+
+    def cells(self) -> list[list[str]]:
+        """Return the rows as text: label, numbers, verdict and remark."""
+        return [
+            [*row.label, *row.numbers(), ABOUT_CLAIM[row.verdict] if self.of_claim else row.verdict, row.remark]
+            for row in self.rows
+        ]
 
 
 @dataclass(frozen=True)
@@ -228,8 +255,7 @@ class Outcome:
         """Read what `to_json` returned."""
         return cls(
             tuple(
-                SideBySide(table["caption"], tuple(table["columns"]), tuple(map(_row, table["rows"])))
-                for table in values["tables"]
+                SideBySide(**{**_tuples(table), "rows": tuple(map(_row, table["rows"]))}) for table in values["tables"]
             ),
             tuple(
                 Figure(**{**_tuples(figure), "curves": tuple(Curve(**_tuples(curve)) for curve in figure["curves"])})

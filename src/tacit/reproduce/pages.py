@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, get_args
 
-from tacit.reproduce.catalogue import Paper
+from tacit.reproduce.catalogue import Paper, catalogue
 from tacit.reproduce.drawing import curves_svg, pictures_svg
+from tacit.reproduce.outcome import ABOUT_CLAIM, Verdict
 from tacit.reproduce.results import Result
 
 QUICK = "A quick run: it shows that the code runs, and its numbers mean nothing."
+VERDICTS = (*get_args(Verdict), *dict.fromkeys(word for word in ABOUT_CLAIM.values() if word != "-"))
+"""All words of verdicts, about numbers and about claims."""
 
 
 def write_html(paper: Paper, results: Sequence[Result], folder: Path, absent: Sequence[str] = ()) -> Path:
@@ -27,42 +30,73 @@ def write_html(paper: Paper, results: Sequence[Result], folder: Path, absent: Se
     path = folder / f"{paper.package}.html"
     folder.mkdir(parents=True, exist_ok=True)
     sections = [_section(result, folder) for result in results]
-    path.write_text(
-        page.render(paper=paper, sections=sections, conditions=conditions(results, absent)), encoding="utf-8"
+    shown = [
+        cell for section in sections for table in section["tables"] for row in table["rows"] for cell in row[-2:-1]
+    ]
+    done = [result for result in results if not result.missing]
+    said = conditions(
+        {word: shown.count(word) for word in VERDICTS},
+        absent,
+        quick=any(result.settings["quick"] for result in done),
+        empty=not done,
     )
+    path.write_text(page.render(paper=paper, sections=sections, conditions=said), encoding="utf-8")
     return path
 
 
 def write_markdown(paper: Paper, results: Sequence[Result], folder: Path, absent: Sequence[str] = ()) -> Path:
-    """Write the page of a paper as Markdown, and its figures as SVG files in a folder beside it."""
+    """Write the page of a paper as Markdown, and its figures as SVG files in a folder beside it.
+
+    Sections of an earlier page are kept for items that are absent now: a long run can be added to a page part by part.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = folder / paper.name
-    lines = [f"# {paper.name}", "", paper.citation, ""]
-    lines += [line for text in conditions(results, absent) for line in (text, "")]
-    for result in results:
-        section = _section(result, folder)
-        lines += [f"## {section['heading']}", ""]
-        lines += [line for text in section["notes"] for line in (text, "")]
-        for table in section["tables"]:
-            heads = table["headings"]
-            lines += [f"*{table['caption']}*", "", "| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
-            lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table["rows"]] + [
-                ""
-            ]
-        for place, drawing in enumerate(section["drawings"]):
-            drawn.mkdir(exist_ok=True)
-            name = f"{result.item.name}-{place + 1}.svg"
-            (drawn / name).write_text(drawing["svg"], encoding="utf-8")
-            lines += [f"![{drawing['caption']}]({paper.name}/{name})", "", f"*{drawing['caption']}*", ""]
-        for shown in section["words"]:
-            lines += [f"*{shown['caption']}*", ""]
-            lines += [f"- {part['label']}: {', '.join(part['words'])}" for part in shown["lists"]] + [""]
-        lines += [f"- {verdict}" for verdict in section["verdicts"]] + ([""] if section["verdicts"] else [])
-        links = ", ".join(f"[`{name}`]({link})" for name, link in section["code"])
-        lines += [f"Code: {links}. Computed by `{section['command']}`.", ""]
     path = folder / f"{paper.name}.md"
-    path.write_text("\n".join(map(_wrapped, lines)).rstrip() + "\n", encoding="utf-8")
+    kept = {name: text for name, text in _sections_of(path).items() if name in absent}
+    lines = [f"# {paper.name}", "", paper.citation, ""]
+    order = {entry.name: place for place, entry in enumerate(catalogue()) if entry.paper == paper.name}
+    sections = [(result.item.name, "\n".join(map(_wrapped, _markdown(paper, result, folder)))) for result in results]
+    sections = sorted([*sections, *kept.items()], key=lambda one: order.get(one[0], len(order)))
+    counts = {word: sum(text.count(f"| {word} |") for _, text in sections) for word in VERDICTS}
+    quick = any(result.settings["quick"] for result in results)
+    texts = conditions(counts, [name for name in absent if name not in kept], quick=quick, empty=not sections)
+    lines += [line for text in texts for line in (text, "")]
+    written = "\n".join([*map(_wrapped, lines), *(f"{text.rstrip()}\n" for _, text in sections)])
+    path.write_text(written.rstrip() + "\n", encoding="utf-8")
     return path
+
+
+def _sections_of(path: Path) -> dict[str, str]:
+    """Return the sections of a page by the names of their items."""
+    if not path.exists():
+        return {}
+    parts = path.read_text(encoding="utf-8").split("\n## ")[1:]
+    return {part.partition(":")[0]: f"## {part}" for part in parts}
+
+
+def _markdown(paper: Paper, result: Result, folder: Path) -> list[str]:
+    """Return the lines of one section, and write its figures."""
+    section, drawn = _section(result, folder), folder / paper.name
+    lines = [f"## {section['heading']}", ""]
+    lines += [line for text in section["notes"] for line in (text, "")]
+    for earlier in drawn.glob(f"{result.item.name}-*.svg"):
+        if earlier.stem.removeprefix(f"{result.item.name}-").isdigit():
+            earlier.unlink()
+    for table in section["tables"]:
+        heads = table["headings"]
+        lines += [f"*{table['caption']}*", "", "| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table["rows"]] + [""]
+    for place, drawing in enumerate(section["drawings"]):
+        drawn.mkdir(exist_ok=True)
+        name = f"{result.item.name}-{place + 1}.svg"
+        (drawn / name).write_text(drawing["svg"], encoding="utf-8")
+        lines += [f"![{drawing['caption']}]({paper.name}/{name})", "", f"*{drawing['caption']}*", ""]
+    for shown in section["words"]:
+        lines += [f"*{shown['caption']}*", ""]
+        lines += [f"- {part['label']}: {', '.join(part['words'])}" for part in shown["lists"]] + [""]
+    lines += [f"- {verdict}" for verdict in section["verdicts"]] + ([""] if section["verdicts"] else [])
+    links = ", ".join(f"[`{name}`]({link})" for name, link in section["code"])
+    lines += [f"Code: {links}. Computed by `{section['command']}`.", ""]
+    return lines
 
 
 def _wrapped(line: str) -> str:
@@ -72,22 +106,26 @@ def _wrapped(line: str) -> str:
     return fill(line, 100, subsequent_indent="  " if line.startswith("- ") else "", break_long_words=False)
 
 
-def conditions(results: Sequence[Result], absent: Sequence[str] = ()) -> list[str]:
-    """Say when, where and how often was measured, and what was not."""
-    done = [result for result in results if not result.missing]
-    if not done:
+def conditions(counts: dict[str, int], absent: Sequence[str], *, quick: bool, empty: bool) -> list[str]:
+    """Say how many numbers are better, worse and so on, what has no result, and whether the numbers mean anything."""
+    if empty:
         return ["Nothing was computed."]
-    dates, machines = sorted({result.date for result in done}), sorted({result.machine for result in done})
-    counts = sorted({result.settings["repetitions"] for result in done})
-    often = " or ".join(map(str, counts))
-    said = [f"Computed on {' and '.join(dates)} ({'; '.join(machines)}); repetitions: {often}."]
+    found = ", ".join(f"{word}: {count}" for word, count in counts.items() if count)
+    said = [QUICK] if quick else []
+    said += [f"Numbers beside the paper's, by verdict: {found}."] if found else []
     said += [f"Without a result: {', '.join(absent)}."] if absent else []
-    return [QUICK, *said] if any(result.settings["quick"] for result in done) else said
+    return said
 
 
 def _section(result: Result, folder: Path) -> dict[str, Any]:
     entry, outcome = result.item, result.outcome
-    notes = [f"Page {entry.page} of the paper; {_time(result.seconds)}."] if not result.missing else []
+    notes = []
+    if not result.missing:
+        often = result.settings["repetitions"]
+        notes.append(
+            f"Page {entry.page} of the paper. Computed on {result.date} in {_time(result.seconds)} ({result.machine}), "
+            f"{often} repetition{'s' if often > 1 else ''}."
+        )
     notes += [f"Stand-in: {text}" for text in result.stand_ins]
     notes += [f"Not computed: {result.missing}"] if result.missing else []
     return {
@@ -95,8 +133,7 @@ def _section(result: Result, folder: Path) -> dict[str, Any]:
         "anchor": entry.name,
         "notes": notes,
         "tables": [
-            {"caption": table.caption, "headings": table.headings(), "rows": [row.cells() for row in table.rows]}
-            for table in outcome.tables
+            {"caption": table.caption, "headings": table.headings(), "rows": table.cells()} for table in outcome.tables
         ],
         "drawings": [{"caption": figure.caption, "svg": curves_svg(figure)} for figure in outcome.figures]
         + [{"caption": grid.caption, "svg": pictures_svg(grid)} for grid in outcome.pictures],

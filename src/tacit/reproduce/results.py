@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +20,10 @@ from tacit.reproduce.outcome import Outcome
 
 @dataclass(frozen=True)
 class Result:
-    """An outcome with its settings; `missing` says which data set was not there, and then there is no outcome."""
+    """An outcome with its settings.
+
+    There is none if a data set was not there, which `missing` says, or if the item failed with `error`.
+    """
 
     item: Item
     settings: dict[str, Any]
@@ -30,6 +34,7 @@ class Result:
     stand_ins: tuple[str, ...] = ()
     missing: str = ""
     reused: bool = False
+    error: Exception | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -49,15 +54,15 @@ class Result:
 
 
 def machine() -> str:
-    """Describe the processor and the versions, for results that depend on time."""
+    """Describe what times depend on: cores, memory and versions."""
     from tacit import __version__
 
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = [line for line in info.read_text(encoding="utf-8").splitlines() if line.startswith("model name")]
-        name = lines[0].partition(":")[2].strip() if lines else name
-    return f"{name}, {os.cpu_count()} cores; Python {platform.python_version()}, tacit {__version__}"
+    versions = f"Python {platform.python_version()}, tacit {__version__}"
+    try:
+        memory = f", {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GB of memory"
+    except (AttributeError, ValueError, OSError):  # not a POSIX system, or one that does not say
+        memory = ""
+    return f"{os.cpu_count()} cores{memory}; {versions}"
 
 
 def obtain(
@@ -70,8 +75,9 @@ def obtain(
 ) -> list[Result]:
     """Run the items, or read their results if these have the same settings and `overwrite` is false.
 
-    An item whose data are missing is not run, and its result says what is missing. Every result is written as soon as it is
-    there, so that an interrupted run can be continued.
+    An item whose data are missing is not run, and its result says what is missing. An item that fails does not keep the others
+    from running; its result has the error. Every result is written as soon as it is there, so that an interrupted run can be
+    continued.
     """
     results = []
     for entry in items:
@@ -81,7 +87,7 @@ def obtain(
             results.append(earlier)
             continue
         result = obtain_one(entry, begin(entry) if begin else run)
-        if not result.missing:
+        if not result.missing and result.error is None:
             path.parent.mkdir(parents=True, exist_ok=True)
             unfinished = path.with_suffix(".part")
             unfinished.write_text(json.dumps(result.to_json(), indent=1), encoding="utf-8")
@@ -92,16 +98,20 @@ def obtain(
 
 def obtain_one(entry: Item, run: Run) -> Result:
     """Run one item."""
-    began, outcome, missing = time.perf_counter(), Outcome(), ""
+    began, outcome, missing, failure = time.perf_counter(), Outcome(), "", None
     try:
         for name in entry.needs:
             if run.data.state(name) == "missing":
                 run.data[name]
-        outcome = entry.run(run)
+        with warnings.catch_warnings():
+            warnings.simplefilter("once")  # repetitions give the same warning again and again
+            outcome = entry.run(run)
         if outcome == Outcome(verdicts=outcome.verdicts):
             raise ValueError(f"{entry.paper} {entry.name} returned no table, figure, picture or words")
     except MissingData as error:
         missing = str(error)
+    except Exception as error:  # the others are run, and the command fails at its end
+        failure = error
     notes = tuple(note for name in entry.needs if not missing and (note := run.data.note(name)))
     return Result(
         entry,
@@ -112,6 +122,7 @@ def obtain_one(entry: Item, run: Run) -> Result:
         machine(),
         (*((entry.stand_in,) if entry.stand_in else ()), *notes),
         missing,
+        error=failure,
     )
 
 

@@ -61,7 +61,11 @@ def saha_start(run: Run) -> Outcome:
         ),
     )
     return Outcome(
-        (SideBySide("What privacy allows (paper) and what the start shows (ours)", ("quantity",), rows),),
+        (
+            SideBySide(
+                "What privacy allows, and what the start shows", ("quantity",), rows, ("allowed", "measured"), True
+            ),
+        ),
         verdicts=(
             "The composition of Theorem 3.1 is right for what it counts; the start is not counted. A random start, or "
             "one from noisy moments, repairs it (`PrivateNMF`), as does public data.",
@@ -145,7 +149,7 @@ def mugdho_items(run: Run) -> Outcome:
         ),
     )
     return Outcome(
-        (SideBySide("The stated bound (paper) and what happens (ours)", ("quantity",), rows),),
+        (SideBySide("The stated bound, and what happens", ("quantity",), rows, ("stated", "measured"), True),),
         (figure,),
         verdicts=(
             "If the item profiles come from elsewhere and stay fixed, as the paper's use of third-party items suggests,"
@@ -198,7 +202,7 @@ def ermis_clear_factors(run: Run) -> Outcome:
             changed += change > 0
             largest = max(largest, change / (2 * clip))
     result = SideBySide(
-        "What amplification needs (paper) and what happens (ours)",
+        "What amplification needs, and what happens",
         ("quantity",),
         (
             Row(
@@ -213,6 +217,8 @@ def ermis_clear_factors(run: Run) -> Outcome:
                 ("largest change in such a step, over 2G",), 0.0, (largest,), "lower", "The clipping bounds it by 1.", 4
             ),
         ),
+        heads=("needed", "measured"),
+        of_claim=True,
     )
     return Outcome(
         (result,),
@@ -257,7 +263,7 @@ def tsikhanovich_hidden_sigma(run: Run) -> Outcome:
         for place in range(2, 7)
     )
     return Outcome(
-        (SideBySide("True ratios (paper column) and those recovered by a party (ours)", ("ratio",), rows),),
+        (SideBySide("What a party recovers", ("ratio",), rows, ("true", "recovered"), True),),
         verdicts=(
             "The claim that the norms are not revealed holds. It does not follow that sigma is unknown: its ratios are "
             "known. The paper's sums are exact and lightweight, and its measurement (KSDP) is presented as a test, not "

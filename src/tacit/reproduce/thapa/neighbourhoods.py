@@ -181,7 +181,14 @@ def _table(run: Run, number: int) -> Outcome:
                 "The thesis's kernel settings are not stated.",
                 3,
             ),
-            Row((label, "original", "misrate"), errors0 / size, (original[0],), "lower", "", 3),
+            Row(
+                (label, "original", "misrate"),
+                errors0 / size,
+                (original[0],),
+                "lower",
+                f"Errors among {size} test rows in the thesis; its kernel settings are not stated.",
+                3,
+            ),
         ]
         if target == 0:
             continue
@@ -204,7 +211,7 @@ def _table(run: Run, number: int) -> Outcome:
             for kind, pair, auc, errors in (("NBP", pairs[0], auc1, errors1), ("NBPT", pairs[1], auc2, errors2)):
                 misrate, area = scores(*pair)
                 rows.append(Row((label, kind, "AUC"), auc, (area,), "higher", remark, 3))
-                rows.append(Row((label, kind, "misrate"), errors / size, (misrate,), "lower", "", 3))
+                rows.append(Row((label, kind, "misrate"), errors / size, (misrate,), "lower", remark, 3))
     low = []
     for target, auc, errors in run.pick(printed.svd, printed.svd[-1:]):
         ranks = range(1, min(train.shape[1], 12) + 1)
@@ -213,7 +220,7 @@ def _table(run: Run, number: int) -> Outcome:
         misrate, area = scores(fit.transform(train), fit.transform(test))
         remark = f"Rank {rank}, squared distortion {fit.distortion_**2:.5f}."
         low.append(Row((f"{target:.6f}", "SVD", "AUC"), auc, (area,), "higher", remark, 3))
-        low.append(Row((f"{target:.6f}", "SVD", "misrate"), errors / size, (misrate,), "lower", "", 3))
+        low.append(Row((f"{target:.6f}", "SVD", "misrate"), errors / size, (misrate,), "lower", remark, 3))
     columns = ("VD (squared)", "rows", "measure")
     caption = f"Table 6.{number}, {TITLES[printed.data]}, {printed.title}"
     return Outcome(
