@@ -1,6 +1,7 @@
 """Private factorisation: equal to the plain one without noise, near it with little, honest about the published one."""
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -157,7 +158,7 @@ def planted_topics(noise, n_topics=4, words=10, common=5, rank=None):
     covariance[-common:, -common:] = np.diag(np.full(common, 5.0))
     mean = np.r_[np.full(n_topics * words, 0.02), np.full(common, 1.0)]
     values, vectors = leading_off_diagonal(covariance, 0.05)
-    return CentredMoments(1000.0, 1.0, mean, np.arange(size), values[:rank], vectors[:rank], noise), blocks
+    return CentredMoments(1000.0, 1.0, mean, mean, np.arange(size), values[:rank], vectors[:rank], noise), blocks
 
 
 def test_topics_are_the_words_that_occur_together_and_not_the_common_ones():
@@ -252,6 +253,33 @@ def test_a_wide_table_is_not_fitted_worse_than_by_a_constant_or_a_noisy_mean(n_r
         fits = [PrivateNMF(6, epsilon=epsilon, delta=1e-5, insecure_seed=seed).fit(train) for seed in range(3)]
         error = np.mean([held_out_error(test, fit.components_) for fit in fits])
         assert error <= 1.001 * min(np.mean([held_out_error(test, mean) for mean in means]), constant_error(test))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::tacit.errors.PrivacyWarning")
+@pytest.mark.parametrize("n_rows", [60, 300])
+@pytest.mark.parametrize("kind", ["nearly constant", "mixed"])
+def test_one_component_is_not_worse_than_a_constant(kind, n_rows):
+    """There is no room for a constant beside the mean, so the mean must not hold noise that looks like one."""
+    rng = np.random.default_rng(0)
+    if kind == "mixed":
+        rows = rng.dirichlet(np.full(5, 0.3), n_rows + 200) @ rng.exponential(size=(5, 60))
+    else:
+        rows = 1 + 0.1 * rng.random((n_rows + 200, 100))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    for epsilon in (0.1, 0.3, 1.0, 3.0):
+        for seed in range(6):
+            fit = PrivateNMF(1, epsilon=epsilon, delta=1e-5, insecure_seed=seed).fit(rows[:n_rows])
+            # of unit rows: 0.5 is the error of predicting nothing
+            assert held_out_error(rows[n_rows:], fit.components_) <= constant_error(rows[n_rows:]) + 0.005
+
+
+def test_a_row_beyond_the_bound_does_not_decide_what_is_said_about_the_fit():
+    """Its length is clipped in the fit, so it is clipped where the fit is compared with a constant."""
+    rows = np.vstack([TRAIN, np.full((1, TRAIN.shape[1]), 1e6)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PrivateNMF(3, epsilon=5.0, delta=1e-5, insecure_seed=1).fit(rows)
 
 
 def test_blank_components_are_said():

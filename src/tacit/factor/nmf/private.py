@@ -16,7 +16,7 @@ from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.base import learned, public, released
 from tacit.estimators.input import check_components, clip_rows, row_norms, validated
 from tacit.estimators.scheduled import ScheduledFit, ScheduledSums
-from tacit.estimators.verdict import Concern, about_columns, about_components, about_parts
+from tacit.estimators.verdict import Concern, about_columns, about_components, about_parts, some_rows
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.nnls import solve_rows
 from tacit.factor.nmf.saha_imtiaz import (
@@ -90,6 +90,9 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
     schedule : tuple of int, optional
         For `partial_fit`: the number of releases, in how many of them a unit has rows at most (1 if not given), and how many
         releases these are apart at least (1 if not given). See `tacit.privacy.schedules`.
+    schedule_file : path, optional
+        For `partial_fit`: a file with what the next release needs, so that another process can make it. It holds sums without
+        noise, and stays with the holder.
     adjacency, max_units, ledger, dataset, insecure_seed
         See `PrivateMoments`.
     random_state : int, default=0
@@ -165,7 +168,9 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
             if "path" in found:
                 self.components_by_round_ = found["path"]
             names = getattr(self, "feature_names_in_", None)
-            self._note_concerns([*about_columns(rows, names), *about_parts(rows, self.components_)])
+            # clipped, as in the fit: of longer rows a few would decide about the error, and the model knows nothing of them
+            clipped = clip_rows(some_rows(rows)[0], self.row_norm)
+            self._note_concerns([*about_columns(rows, names), *about_parts(clipped, self.components_)])
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> PrivateNMF:
@@ -329,11 +334,11 @@ def dictionary_of(
     """Return the dictionary of rows with these moments; all of it is post-processing.
 
     It is that of synthetic rows, or has topics (`tacit.factor.nmf.topics`). If there is no covariance, the dictionary is the mean
-    and a constant.
+    and a constant; the mean is the cautious one if there is no room for the constant.
     """
     if not len(moments.values):
         T = np.zeros((n_components, len(moments.mean)))
-        T[0] = moments.mean
+        T[0] = moments.mean if n_components > 1 else moments.cautious_mean
         T[1:2] = 1.0
         T[0] = T[0] if T[0].any() else 1.0
     else:

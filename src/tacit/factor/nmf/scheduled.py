@@ -14,7 +14,7 @@ import numpy as np
 from tacit.channel import Bound, Outcome, Program, Split, Sum
 from tacit.estimators.input import clip_rows
 from tacit.estimators.scheduled import ScheduledSums
-from tacit.factor.noisy_moments.centred import CentredMoments
+from tacit.factor.noisy_moments.centred import CAUTION, CentredMoments, shrunk_sums
 from tacit.factor.noisy_moments.symmetric import pack, semicircle_edge, unpack
 
 SPLIT = Split(sums=0.15, second=0.85)
@@ -52,14 +52,15 @@ def scheduled_moments_program(X: Any, memory: ScheduledSums, *, row_norm: float,
     sums, noise = memory.totals("sums", first)
     count = max(float(sums["count"][0]), 1.0)
     mean = np.maximum(sums["total"], 0.0) / count
+    cautious = shrunk_sums(sums["total"], noise["total"], non_negative=True, caution=CAUTION) / count
     if not memory.fixed:
         wanted = np.flatnonzero(sums["total"] > noise["total"])
         columns = np.sort(wanted[np.argsort(-sums["total"][wanted], kind="stable")[:max_columns]])
         memory.fixed = {"columns": columns, "centre": mean[columns]}
     columns, centre = memory.fixed["columns"], memory.fixed["centre"]
     if len(columns) < 2:
-        nothing = CentredMoments(count, 0.0, mean, np.zeros(0, np.intp), np.zeros(0), np.zeros((0, len(mean))), 0.0)
-        return Outcome({"moments": nothing})
+        columns, vectors = np.zeros(0, np.intp), np.zeros((0, len(mean)))
+        return Outcome({"moments": CentredMoments(count, 0.0, mean, cautious, columns, np.zeros(0), vectors, 0.0)})
     outer = np.zeros((len(columns), len(columns)))
     for start in range(0, units, BLOCK):
         chosen = rows[start : start + BLOCK][:, columns]
@@ -83,4 +84,6 @@ def scheduled_moments_program(X: Any, memory: ScheduledSums, *, row_norm: float,
     vectors[:, columns] = directions[:, kept].T
     strengths = np.sqrt(np.maximum(values[kept] ** 2 - edge**2, 0.0))
     entry_noise = noise["second"] / 2**0.5 / count
-    return Outcome({"moments": CentredMoments(count, distance, mean, columns, strengths, vectors, entry_noise)})
+    return Outcome(
+        {"moments": CentredMoments(count, distance, mean, cautious, columns, strengths, vectors, entry_noise)}
+    )
