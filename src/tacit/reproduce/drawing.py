@@ -52,7 +52,9 @@ def curves_svg(figure: Figure) -> str:
     axis.legend(
         handles, labels, frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.12 if right else 1.0, 1.0)
     )
-    axis.spines["top"].set_visible(False)
+    for one in filter(None, (axis, right)):
+        one.spines["top"].set_visible(False)
+        one.spines["right"].set_visible(right is not None)
     return _svg(canvas)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import os
 from collections.abc import Sequence
 from importlib.resources import files
@@ -133,7 +134,14 @@ def _section(result: Result, folder: Path) -> dict[str, Any]:
         "anchor": entry.name,
         "notes": notes,
         "tables": [
-            {"caption": table.caption, "headings": table.headings(), "rows": table.cells()} for table in outcome.tables
+            {
+                "caption": table.caption,
+                "headings": table.headings(),
+                "rows": (cells := table.cells()),
+                "spans": _spans([row[-1] for row in cells]),
+                "labels": len(table.columns),
+            }
+            for table in outcome.tables
         ],
         "drawings": [{"caption": figure.caption, "svg": curves_svg(figure)} for figure in outcome.figures]
         + [{"caption": grid.caption, "svg": pictures_svg(grid)} for grid in outcome.pictures],
@@ -148,6 +156,15 @@ def _section(result: Result, folder: Path) -> dict[str, Any]:
         ],
         "command": f"tacit reproduce {entry.paper} {entry.name}",
     }
+
+
+def _spans(remarks: Sequence[str]) -> list[int]:
+    """Return, for each row, how many rows its remark stands for; 0 if it is that of the row before."""
+    spans: list[int] = []
+    for _, same in itertools.groupby(remarks):
+        count = len(list(same))
+        spans += [count, *[0] * (count - 1)]
+    return spans
 
 
 def _time(seconds: float) -> str:

@@ -173,7 +173,8 @@ def table_6_1(run: Run) -> Outcome:
                 for seed, known in _hidden(run, 1 - train):
                     seen = known | (tensor == 0) if only_links else known
                     given = relations(data, model, divergence, seen, links=tensor)
-                    difference = tensor - predictions(run, given, seed, prior=divergence == "kl")
+                    predicted = np.clip(predictions(run, given, seed, prior=divergence == "kl"), 0, 1)  # as values are
+                    difference = tensor - predicted
                     errors.append(math.sqrt(float(np.mean(difference[~seen] ** 2))))
                 label = (model, divergence, f"{train:.0%}")
                 rows.append(Row(label, paper, tuple(errors), None, remark, 3))
