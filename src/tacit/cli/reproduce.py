@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def reproduce(
     paper: str = typer.Argument(
-        None, help="saha-imtiaz, mugdho-imtiaz, tsikhanovich, ermis or thapa. Without it, all."
+        None, help="saha-imtiaz, mugdho-imtiaz, tsikhanovich, ermis, thapa, or claims. Without it, all."
     ),
     names: list[str] = typer.Argument(None, help="Tables and figures, as in table-4 figure-5."),  # noqa: B008
     everything: bool = typer.Option(False, "--all", help="All tables and figures of the paper, or of all papers."),
@@ -80,7 +80,8 @@ def reproduce(
         pages.append(write_html(paper_of(name), present, output, absent))
         if markdown is not None:
             pages.append(write_markdown(paper_of(name), present, markdown, absent))
-    show_results(results, pages, as_json=as_json and not failed)
+    if not (as_json and failed):  # then the error is the only JSON
+        show_results(results, pages, as_json=as_json)
     for result in failed:
         typer.echo(f"failed: {result.item.paper} {result.item.name} ({type(result.error).__name__})", err=True)
     for result in failed:

@@ -7,7 +7,8 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -103,8 +104,7 @@ def obtain_one(entry: Item, run: Run) -> Result:
         for name in entry.needs:
             if run.data.state(name) == "missing":
                 run.data[name]
-        with warnings.catch_warnings():
-            warnings.simplefilter("once")  # repetitions give the same warning again and again
+        with _each_warning_once():
             outcome = entry.run(run)
         if outcome == Outcome(verdicts=outcome.verdicts):
             raise ValueError(f"{entry.paper} {entry.name} returned no table, figure, picture or words")
@@ -124,6 +124,19 @@ def obtain_one(entry: Item, run: Run) -> Result:
         missing,
         error=failure,
     )
+
+
+@contextmanager
+def _each_warning_once() -> Iterator[None]:
+    """Show a warning once; repetitions give the same one again and again.
+
+    The filter "once" forgets what it has shown whenever the filters change, as they do in many items.
+    """
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield
+    for one in {str(warning.message): warning for warning in found}.values():
+        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, source=one.source)
 
 
 def settings_of(run: Run) -> dict[str, Any]:
