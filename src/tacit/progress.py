@@ -97,7 +97,7 @@ def show_progress(to: Listener | None = None) -> Iterator[None]:
 
 @contextmanager
 def part_named(name: str, *, verbose: bool = False) -> Iterator[None]:
-    """Within the block, what is told belongs to this part; with `verbose` it is shown, if nobody listens yet."""
+    """Within the block, progress belongs to this part; with `verbose` it is shown unless someone listens already."""
     shown = _listener.set(Lines()) if verbose and _listener.get() is None else None
     token = _within.set((*_within.get(), name))
     try:

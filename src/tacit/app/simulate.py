@@ -22,9 +22,11 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 MOST_USERS, MOST_ITEMS, MOST_ROWS, MOST_COLUMNS = 5_000, 1_000, 20_000, 60
 """Larger data are simulated at this size, and the page says so: the error of a private fit falls as rows are added."""
 MOST_CELLS = 2_000_000
+"""Largest table that is simulated: a fit of it takes seconds."""
 GROUPS, LISTED = 8, 20
 """Groups of items among which made-up users have tastes, and the length of the lists that are measured."""
 COMPARED_COLUMNS = 12
+"""The first columns, whose distributions the page compares."""
 BINS = 20
 """Columns with more cells are compared in this many groups of neighbouring cells."""
 

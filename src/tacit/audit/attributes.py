@@ -1,8 +1,8 @@
 """Attack 4b: attribute inference. The attacker knows a unit but for one value, and guesses it by how well the model fits each.
 
-Two candidates are offered, the true value and one of another unit. A model learns facts about the population, so that a guess
-is better than chance even for units that were not in the fit; only what is guessed *better for units in the fit than for
-others* is a leak of theirs. The attack is for rows and for ratings.
+Two candidates are offered, the true value and another one: of a column, a rating, a cell, a label or an item. A model learns
+facts about the population, so that a guess is better than chance even for units that were not in the fit; only what is guessed
+*better for units in the fit than for others* is a leak of theirs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from tacit.audit.findings import ATTRIBUTES, Finding
 from tacit.audit.membership import chosen_targets, without_noise
 from tacit.audit.scores import unit_scores
 from tacit.audit.subject import Subject
-from tacit.audit.units import Ratings, Rows, Units
+from tacit.audit.units import Cells, Persons, Ratings, Rows, Units
 
 LEAST_FITS = 4
+"""Fits that are made even if the time limit is passed."""
 
 
 def attribute_inference(
@@ -34,16 +35,14 @@ def attribute_inference(
     level: float = 0.05,
     random_state: int = 0,
     step: Callable[[], None] = lambda: None,
-) -> Finding | None:
-    """Guess one value of units in the fit and of units outside it; None for data without a single value to guess.
+) -> Finding:
+    """Guess one value of units in the fit and of units outside it.
 
     Parameters
     ----------
     subject, fits, targets, seconds, level, random_state, step
         As for `membership`.
     """
-    if not _fits(subject.data):
-        return None
     random = np.random.default_rng(random_state)
     rest, units = chosen_targets(subject, targets, random)
     decoys = [_altered(subject.data, units, place, random) for place in range(len(units))]
@@ -72,26 +71,56 @@ def attribute_inference(
     )
 
 
-def _fits(data: Units) -> bool:
-    if isinstance(data, Ratings):
-        return not data.cells
-    return isinstance(data, Rows) and isinstance(data.X, np.ndarray) and data.y is None
-
-
 def _altered(data: Units, units: list[Any], place: int, random: np.random.Generator) -> Any:
-    """Return the unit with one value exchanged for that of another target."""
-    other = units[int(random.integers(len(units) - 1))] if len(units) > 1 else units[place]
-    if isinstance(data, Ratings):
-        items, values = units[place]
-        changed = values.copy()
-        which = int(random.integers(len(values)))
-        unlike = np.unique(data.values[data.values != values[which]])
-        changed[which] = random.choice(unlike) if len(unlike) else values[which]
-        return items, changed
-    row = units[place][0].copy()
+    """Return the unit with one value exchanged: a rating, a cell, a label, an item, or the value of a column."""
+    unit = units[place]
+    if isinstance(data, Ratings | Cells):
+        *where, values = unit
+        return (*where, _exchanged(values, data.values, random))
+    other = units[(place + 1 + int(random.integers(len(units) - 1))) % len(units)]
+    row = unit[0]
+    if isinstance(data, Rows) and data.y is not None:
+        return row, _exchanged(unit[1], data.y, random)
+    if hasattr(row, "iter_columns"):
+        return _other_cell(data, row, other[0], random), None
+    if hasattr(row, "tocsr"):
+        return _other_item(row, random), None
+    changed = row.copy()
     which = int(np.argmax(np.abs(row - other[0])))
-    row[0, which] = other[0][0, which]
-    return row, None
+    changed[0, which] = other[0][0, which]
+    return changed, None
+
+
+def _exchanged(values: Any, known: Any, random: np.random.Generator) -> Any:
+    """Return the values with one of them replaced by another value of the data."""
+    changed = values.copy()
+    which = int(random.integers(len(values)))
+    unlike = np.unique(known[known != values[which]])
+    changed[which] = random.choice(unlike) if len(unlike) else values[which]
+    return changed
+
+
+def _other_cell(data: Units, rows: Any, other: Any, random: np.random.Generator) -> Any:
+    """Return the rows of a table with the value of another unit in one column, a column in which they differ if there is one."""
+    import polars
+
+    owner = data.owner if isinstance(data, Persons) else None
+    names = [name for name in rows.columns if name != owner]
+    differing = [name for name in names if rows[name][0] != other[name][0]] or names
+    name = str(random.choice(differing))
+    return rows.with_columns(polars.Series(name, [other[name][0]] * len(rows), dtype=rows[name].dtype))
+
+
+def _other_item(row: Any, random: np.random.Generator) -> Any:
+    """Return a user's interactions with one item exchanged for one that the user does not have."""
+    from scipy.sparse import csr_array
+
+    dense = np.asarray(row.todense()).ravel()
+    stored, free = np.flatnonzero(dense), np.flatnonzero(dense == 0)
+    if len(stored) and len(free):
+        old, new = random.choice(stored), random.choice(free)
+        dense[new], dense[old] = dense[old], 0.0
+    return csr_array(dense[None])
 
 
 def _guesses(

@@ -26,6 +26,7 @@ SETTINGS = typer.Option([], "--set", help="A setting of the model, as n_componen
 SCHEMA = typer.Option(None, help="For private-table: the public schema of the columns.")
 OUTPUT = typer.Option(Path("tacit-simulation"), "--output", "-o", help="Folder for the job, with one folder per party.")
 PATIENCE = 10.0
+"""Seconds that the other parties have to end after one failed; then they are stopped."""
 MAIN = "from tacit.cli.main import main; main()"
 
 

@@ -157,7 +157,7 @@ def make_rating_parts(
     n_users, n_items : int
         Of all parts together.
     parts : int
-        The users are divided into so many parts of about equal size; in each part they are numbered from 0.
+        Number of parts of about equal size that the users are divided into; in each part they are numbered from 0.
     n_factors, ratings_per_user, rating_range, noise, random_state
         See `make_ratings`. Part number k is the same whichever parts were drawn before it.
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WORD = re.compile(r"\w\w+")
 """What counts as a word, as for `term_counts`."""
 LONGEST_UNSTEMMED = 3
-"""Words of up to so many letters keep their endings."""
+"""Words of up to this many letters keep their endings."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -45,6 +45,7 @@ def entropy_loss(original: Any, released: Any) -> float:
 
 
 ENTROPY_PARTS = 10
+"""Parts of a column, by quantiles, in which entropies are counted."""
 
 
 def _inner_quantiles(values: NDArray[np.float64]) -> NDArray[np.float64]:

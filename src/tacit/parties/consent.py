@@ -19,11 +19,13 @@ from tacit.channel.run import interpose
 from tacit.errors import TacitError
 from tacit.estimators.private import PrivateFit
 from tacit.estimators.registry import JOBS, RATINGS, RECORDS, RELATIONS
+from tacit.estimators.verdict import about_guarantee
 from tacit.parties.job import Job
 from tacit.parties.models import PartyData, estimator_of
 from tacit.privacy.rounding import shown_epsilon
 
 REHEARSED_ROWS = 30
+"""Made-up rows of a rehearsal: it shows which sums a job asks for, which does not depend on the number of rows."""
 MOST_ASKS = 300
 """A rehearsal without privacy is stopped after this many asks."""
 
@@ -87,6 +89,7 @@ def review(
         *counted,
         *([] if failure is None else [f"A trial here failed, and so may the run: {failure}"]),
         _guaranteed(estimator, plan, voided),
+        *(_concerns(plan, data) if voided is None else []),
         _pooled(job, estimator, is_private and voided is None),
         _cost(estimator, plan, voided, account),
     ]
@@ -136,6 +139,14 @@ def _guaranteed(estimator: Any, plan: Plan | None, voided: str | None) -> str:
         )
     planned = plan.guarantee()
     return f"Planned guarantee: {' '.join(planned._bound()[:2])}"
+
+
+def _concerns(plan: Plan | None, data: PartyData | None) -> list[str]:
+    """Return what should make a person hesitate: an epsilon or a delta that protects little."""
+    if plan is None:
+        return []
+    concerns = about_guarantee(plan.guarantee(), None if data is None else data.records)
+    return [f"CONSIDER: {concern.what}" for concern in concerns]
 
 
 def _pooled(job: Job, estimator: Any, private: bool) -> str:

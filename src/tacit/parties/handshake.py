@@ -25,7 +25,9 @@ from tacit.parties.link import LABEL_BYTES, Link
 from tacit.privacy.noise.entropy import STREAM_KEY_BYTES
 
 PROTOCOL = 4
+"""Version of the greeting and of the frames; parties with another one are refused."""
 MOST_CLOCK_SKEW = 300.0
+"""Seconds by which the clocks of two parties may differ. Set by hand."""
 ROUND_HEADER = 24
 """Bytes before a total that is given to a party that lacks it: its label and its length."""
 

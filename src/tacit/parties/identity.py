@@ -19,6 +19,7 @@ HOST = "party.tacit"
 """The host name in every certificate. A party is identified by its certificate, not by its address."""
 KEY_FILE, CERTIFICATE_FILE = "key.pem", "certificate.pem"
 VALID_DAYS = 825
+"""A certificate is valid for this many days: two years and a quarter."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from tacit.parties.journal import Begun, Journal
 from tacit.parties.link import LABEL_BYTES, Link
 
 SAME_RESULT = 1e-6
+"""Relative difference of public results that parties' own arithmetic may leave; a larger one is an error."""
 DIRECTION_SECONDS = 3600.0
 """Most that one normalised sum may take, whatever the parties' signs of life."""
 

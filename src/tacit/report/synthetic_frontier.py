@@ -52,17 +52,17 @@ RESIDUAL = 0.3
 """Fraction of a synthetic row's squared length that is no mixture of components, and of a synthetic target's variance that is no
 function of the row."""
 MOST_USERS, MOST_PAIRS = 5_000, 500_000
-"""At most so many synthetic users, and ratings or interactions: more take time and change little."""
+"""Maximum number of synthetic users, and of ratings or interactions: more take time and change little."""
 MOST_TASTES = 50
-"""Synthetic users of clicks differ in at most so many tastes. Set by hand: about as many as rise above the noise."""
+"""Synthetic users of clicks differ in at most this many tastes. Set by hand: about as many as rise above the noise."""
 USERS_AT_ONCE = 256
 """Synthetic users whose items are drawn together."""
 HELD_OUT = 0.1
 """Fraction of the synthetic ratings, or users, that the errors are measured on."""
 MOST_EXAMPLES = 5_000
-"""At most so many synthetic examples train a network."""
+"""Maximum number of synthetic examples that train a network."""
 LATENT, SEPARATION, LEVEL = 10, 3.0, 0.15
-"""Synthetic examples of a network differ in so many directions; the centres of classes lie this many standard deviations from
+"""Synthetic examples of a network differ in this many directions; the centres of classes lie this many standard deviations from
 their common middle; a standard deviation is this fraction of the range of a feature. Set by hand, so that a network without
 privacy is right for most examples and not for all."""
 
@@ -282,7 +282,7 @@ def regression_frontier(model: PrivatePCR, n_rows: int) -> Frontier:
 
 
 def drawn_items(weights: NDArray[np.float64], sizes: NDArray[np.int64], logits: Any, random: Any) -> list[Any]:
-    """Return the items of each synthetic user: so many different ones, by popularity and the user's own logits.
+    """Return the items of each synthetic user: `sizes` different ones, by popularity and the user's own logits.
 
     The popularities may be noisy, and negative; `logits` maps a slice of users to their array of logits.
     """

@@ -157,7 +157,7 @@ class SahaImtiazSettings:
     start : {"nndsvd", "random"}, default="nndsvd"
         The paper starts from the NNDSVD of the private data.
     keep_every : int, default=1
-        `components_by_round_` has the dictionary of every so many iterations.
+        `components_by_round_` has the dictionary after every `keep_every` iterations.
 
     Examples
     --------

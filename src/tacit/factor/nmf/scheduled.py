@@ -22,6 +22,7 @@ SPLIT = Split(sums=0.15, second=0.85)
 COUNT_FRACTION = 0.1
 """Of the first sum's budget, for the number of rows; as for a single fit by moments."""
 BLOCK = 2048
+"""Rows whose outer products are added at once: a block of 500 columns takes 8 MB."""
 
 
 def scheduled_moments_program(X: Any, memory: ScheduledSums, *, row_norm: float, max_columns: int) -> Program:
