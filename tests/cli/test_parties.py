@@ -57,9 +57,12 @@ def test_simulated_parties_leave_what_real_ones_would(tmp_path):
     X = write_table(table)
     words = ["parties", "simulate", table, "--parties", "3", "--model", "nmf", "--set", "n_components=2"]
     code = "from tacit.cli.main import main; main()"
+    words += ["--survive", "1", "--held-out", "0"]
     command = [sys.executable, "-c", code, *words, "--set", "max_iter=5", "-o", tmp_path / "out", "--json"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True, timeout=300)
     results = json.loads(done.stdout)["parties"]
+    assert Job.read(tmp_path / "out" / "job.toml").survive == 1
+    assert all(result["payoff"] is None for result in results)
     assert sum(result["records"] for result in results) == len(X)
     models = [load(tmp_path / "out" / result["party"] / "model" / "nmf.tacit") for result in results]
     for result, model in zip(results, models, strict=True):
@@ -128,6 +131,9 @@ def test_a_review_says_what_leaves_what_is_guaranteed_and_who_could_collude(tmp_
     assert "normalised sum of" in shown
     assert "at most 1 parties pool what they know" in shown
     values = json.loads(tacit("parties", "review", tmp_path / "one" / "job.toml", "--json"))
+    assert "CONSIDER" not in shown
+    weak = tacit("parties", "review", job_file(tmp_path / "weak", "moments", "epsilon=30.0", "delta=1e-6"))
+    assert "CONSIDER: An epsilon of 30 is a weak guarantee" in weak
     assert values["epsilon"] == 2.0
     assert values["has_guarantee"]
     assert [party["name"] for party in values["parties"]] == ["north", "south", "west"]
@@ -167,7 +173,7 @@ def test_a_checkpoint_of_which_nothing_was_sent_is_no_consent(tmp_path):
     with pytest.raises(PartyError, match="south, west to come"):
         joining(tmp_path, job, "--yes")
     assert (tmp_path / "out" / "checkpoint.db").exists()
-    job.write_text(job.read_text().replace("epsilon = 2.0", "epsilon = 200.0"))
+    job.write_text(job.read_text().replace("epsilon = 2.0", "epsilon = 90.0"))
     tacit("parties", "seal", job)
     for again in (["--retry", "1s"], ["--resume"]):
         with pytest.raises(InvalidInputError, match="a person who confirms what the job releases, or --yes"):

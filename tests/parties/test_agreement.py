@@ -436,8 +436,10 @@ def test_the_seal_covers_every_byte(tmp_path, identities, change):
     [
         ("moments", {"insecure_seed": 7}, "insecure_seed"),
         ("moments", {"epsilon": float("inf")}, "epsilon=inf"),
+        ("moments", {"epsilon": 1e6}, r"epsilon=1e\+06"),
         ("private-nmf", {"method": "published"}, "published"),
         ("private-recommender", {"epsilon": {"ann": 1.0, "bob": float("inf")}}, "epsilon=inf"),
+        ("private-recommender", {"epsilon": {"ann": 1.0, "bob": 1e4}}, "epsilon=10000 for some users"),
         ("moments", {"ledger": "mine.db"}, "ledger"),
         ("moments", {"dataset": "yours"}, "dataset"),
     ],

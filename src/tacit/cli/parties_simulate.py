@@ -16,7 +16,7 @@ import typer
 
 from tacit.cli.output import print_json
 from tacit.cli.parties_consent import private_files
-from tacit.cli.parties_join import ACCEPT
+from tacit.cli.parties_join import ACCEPT, HELD_OUT
 from tacit.errors import InvalidInputError, PartyError, words
 
 DATA = typer.Argument(
@@ -38,7 +38,9 @@ def simulate(
     schema: Path | None = SCHEMA,
     target: str = typer.Option("", help="Column to predict, for regression."),
     colluding: int = typer.Option(1, help="How many parties may pool what they know (private models)."),
+    survive: int = typer.Option(0, help="How many parties may leave for good without ending the run."),
     word_bits: int = typer.Option(128, help="64 or 128: the size of the numbers that are summed."),
+    held_out: float | None = HELD_OUT,
     timeout: float = typer.Option(60.0, help="Seconds without a sign of life after which a party counts as gone."),
     accept_no_guarantee: bool = ACCEPT,
     seed: int = typer.Option(0, help="Seed of the split, for models without privacy."),
@@ -76,6 +78,7 @@ def simulate(
         model=model,
         target=target,
         colluding=colluding,
+        survive=survive,
         word_bits=word_bits,
         timeout=timeout,
     )
@@ -86,7 +89,9 @@ def simulate(
         for identity in identities:
             identity.write(output / identity.name / "identity")
         job.write(output / "job.toml")
-    results = _run(output, names, files, accept_no_guarantee=accept_no_guarantee, quiet=as_json)
+    words_of_all = ["--accept-no-guarantee"] if accept_no_guarantee else []
+    words_of_all += [] if held_out is None else ["--held-out", str(held_out)]
+    results = _run(output, names, files, words_of_all, quiet=as_json)
     if as_json:
         print_json({"parties": results})
         return
@@ -128,8 +133,9 @@ def _check_unused(output: Path, names: list[str]) -> None:
 
 
 def _run(
-    output: Path, names: list[str], files: list[Path], *, accept_no_guarantee: bool, quiet: bool
+    output: Path, names: list[str], files: list[Path], words_of_all: list[str], *, quiet: bool
 ) -> list[dict[str, Any]]:
+    """Start a process for each party, with some words of the command line for all of them, and return their results."""
     threads = str(max(1, (os.cpu_count() or 1) // len(names)))
     # the parts of a split have no accounts of their own: a simulation charges no ledger
     inherited = {name: value for name, value in os.environ.items() if name != "TACIT_LEDGER"}
@@ -140,7 +146,7 @@ def _run(
                 *(sys.executable, "-c", MAIN, "parties", "join", str(output / "job.toml"), "--as", name),
                 *("--data", str(file), "--identity", str(output / name / "identity"), "--output", str(output / name)),
                 *("--progress", "lines", "--json", "--yes"),
-                *(("--accept-no-guarantee",) if accept_no_guarantee else ()),
+                *words_of_all,
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

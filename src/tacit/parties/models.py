@@ -21,6 +21,8 @@ from tacit.parties.job import Job
 from tacit.parties.relations import check_sites
 from tacit.validation import check_choice
 
+MOST_EPSILON = 100.0
+"""An epsilon above this, in a job that someone else wrote, counts as none: the noise hides nobody."""
 _ACCEPT = (
     "Have the job made with a guarantee; or accept that there is none: `tacit parties join --accept-no-guarantee`."
 )
@@ -50,7 +52,7 @@ def estimator_of(job: Job, *, accept_no_guarantee: bool = False) -> Any:
     """Return the job's estimator, not yet fitted.
 
     A job is written by someone else. It may name only parameters that a saved model holds too, and none that voids the
-    guarantee of a private model: no infinite epsilon, no fixed seed of the noise, no method without a guarantee.
+    guarantee of a private model: no epsilon above 100, no fixed seed of the noise, no method without a guarantee.
 
     Parameters
     ----------
@@ -87,9 +89,17 @@ def estimator_of(job: Job, *, accept_no_guarantee: bool = False) -> Any:
         ) from error
     if isinstance(estimator, PrivateFit) and not accept_no_guarantee:
         # nobody else may declare a user of this party a volunteer
-        voided = estimator.voided_by() or ("epsilon=inf for some users" if _has_infinite(estimator.epsilon) else None)
+        largest, some = (
+            _largest(estimator.epsilon),
+            "" if isinstance(estimator.epsilon, float | int) else " for some users",
+        )
+        voided = estimator.voided_by() or (f"epsilon={largest:g}{some}" if largest > MOST_EPSILON else None)
         if voided is not None:
-            raise InvalidInputError(f"settings with which {model.name} has a guarantee", words(voided), _ACCEPT)
+            raise InvalidInputError(
+                f"settings with which {model.name} has a guarantee (epsilon at most {MOST_EPSILON:g})",
+                words(voided),
+                _ACCEPT,
+            )
     return estimator
 
 
@@ -100,10 +110,10 @@ def _as_range(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _has_infinite(epsilon: Any) -> bool:
-    """Return whether a budget, or the budget of any user, is infinite."""
+def _largest(epsilon: Any) -> float:
+    """Return a budget, or the largest budget of any user."""
     given = list(epsilon.values()) if isinstance(epsilon, Mapping) else epsilon
-    return bool(np.isinf(np.asarray(given, dtype=float)).any())
+    return float(np.max(np.asarray(given, dtype=float), initial=0.0))
 
 
 def _schema(given: Any) -> TableSchema:
