@@ -89,8 +89,21 @@ class BudgetedRun:
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Everything that was released, for the accountant."""
-        return merge(self._releases)
+        """Everything that was released, for the accountant.
+
+        Of a run that has ended, also what it had planned and left out: when a program ends may depend on what was released,
+        and the epsilon of the part that was released holds only for an end that was fixed beforehand.
+        """
+        if self.state is not State.CLOSED or not self._releases:
+            return merge(self._releases)
+        left = [replace(step, count=count) for step, count in (self._planned() - self._used).items()]
+        return merge([*self._releases, *self.plan.releases(left, self.plan.choices[self._choices :])])
+
+    def _planned(self) -> Counter[Step]:
+        counts: Counter[Step] = Counter()
+        for step in self.plan.steps:
+            counts[_key(step, step.sampling_rate)] += step.count
+        return counts
 
     def open(self) -> None:
         """Begin the one run that this object is for."""
@@ -103,8 +116,7 @@ class BudgetedRun:
     def planned(self, step: Step, rate: float) -> Step:
         """Return the step of the plan that a sum is; raise `BudgetError` if no such sum is left."""
         key = _key(step, rate)
-        left = sum(one.count for one in self.plan.steps if _key(one, one.sampling_rate) == key) - self._used[key]
-        if left <= 0:
+        if self._planned()[key] <= self._used[key]:
             name = f"{step.name!r}" if step.name else f"of weight {step.weight:g}"
             raise _not_planned(f"no further sum {name} at sampling rate {rate:g}")
         return key
@@ -140,9 +152,8 @@ class BudgetedRun:
             self.state = State.CLOSED
             if self._charge is None or self.memory.resumable:
                 return
-            done = [replace(step, count=count) for step, count in self._used.items() if count]
-            all_sums = sum(step.count for step in done) == sum(step.count for step in self.plan.steps)
-            if not all_sums or self._choices < len(self.plan.choices):
+            if self._planned() != self._used or self._choices < len(self.plan.choices):
+                done = [replace(step, count=count) for step, count in self._used.items()]
                 self._charge.settle(self.plan.guarantee(done, self._choices))
 
     def _charge_once(self) -> None:

@@ -180,12 +180,14 @@ class Plan:
 
     def guarantee(self, done: Iterable[Step] | None = None, choices: int | None = None) -> Guarantee:
         """What the steps `done` and the first `choices` cost (all, if not given); a ledger is charged with it in advance."""
-        releases: list[Release] = [
-            replace(release, lattice_sigma=LEAST_LATTICE_SIGMA, dimension=MOST_NUMBERS)
-            for release in _releases(self.noise_multiplier, self.steps if done is None else done)
-        ]
-        releases += [ExponentialRelease(epsilon=choice) for choice in self.choices[:choices]]
+        releases = self.releases(self.steps if done is None else done, self.choices[:choices])
         return Guarantee.from_releases(releases, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
+
+    def releases(self, steps: Iterable[Step], choices: Iterable[float]) -> list[Release]:
+        """Return steps and choices of this plan as releases, on the coarsest grid and with the most numbers that are allowed."""
+        sums = _releases(self.noise_multiplier, steps)
+        fine = [replace(release, lattice_sigma=LEAST_LATTICE_SIGMA, dimension=MOST_NUMBERS) for release in sums]
+        return [*fine, *(ExponentialRelease(epsilon=choice) for choice in choices)]
 
 
 def _listed(steps: Split | Iterable[Step]) -> tuple[Step, ...]:

@@ -228,6 +228,48 @@ def test_settling_frees_what_was_not_released(ledger: Ledger) -> None:
     assert ledger.verify() == 4
 
 
+SAMPLED = Guarantee.from_releases([GaussianRelease(noise_multiplier=4.0, sampling_rate=0.1, count=20)], delta=DELTA)
+PART = Guarantee.from_releases([GaussianRelease(noise_multiplier=4.0, sampling_rate=0.1, count=5)], delta=DELTA)
+
+
+def test_a_settlement_frees_nothing_beside_other_kinds_of_releases(ledger: Ledger) -> None:
+    """No theorem covers a budget that is spent depending on when a run with Poisson samples stopped."""
+    stopped = ledger.charge("films", SAMPLED, "stopped by what it released")
+    spent = ledger.remaining("films").spent
+    ledger.settle(stopped, PART)
+    assert ledger.remaining("films").spent == spent
+    assert ledger.history("films")[0].settled == PART.releases  # on record all the same
+    halved = ledger.charge("films", gaussian(20.0, 4), "full-batch, beside it")
+    spent = ledger.remaining("films").spent
+    ledger.settle(halved, gaussian(20.0, 1))
+    assert ledger.remaining("films").spent == spent
+    assert ledger.verify() == 5
+
+
+def test_what_a_settlement_freed_is_not_there_for_other_kinds(ledger: Ledger) -> None:
+    dear = Guarantee.from_releases([GaussianRelease(noise_multiplier=4.0, sampling_rate=0.1, count=100)], delta=DELTA)
+    ledger.open_account("books", epsilon=2.0, delta=DELTA)
+    ledger.charge("books", gaussian(10.0, 1), "a run of one sum")
+    assert ledger.can_afford("books", dear)
+    stopped = ledger.charge("films", gaussian(10.0, 16), "stopped after one sum")
+    ledger.settle(stopped, gaussian(10.0, 1))
+    assert ledger.can_afford("films", gaussian(10.0, 15))
+    assert not ledger.can_afford("films", dear)
+    with pytest.raises(BudgetError):
+        ledger.charge("films", dear, "after what it saw")
+    ledger.charge("films", gaussian(10.0, 15), "full-batch, after what it saw")
+    assert ledger.verify() == 6
+
+
+def test_a_run_with_samples_that_released_nothing_settles_to_nothing(ledger: Ledger) -> None:
+    charge = ledger.charge("films", SAMPLED, "failed at once")
+    ledger.settle(charge, Guarantee.from_releases([], delta=DELTA))
+    assert ledger.remaining("films").spent == 0.0
+    stopped = ledger.charge("films", gaussian(10.0, 16), "stopped")
+    ledger.settle(stopped, gaussian(10.0, 1))
+    assert ledger.can_afford("films", gaussian(10.0, 15))
+
+
 def test_a_run_that_released_nothing_settles_to_nothing(ledger: Ledger) -> None:
     charge = ledger.charge("films", gaussian(), "failed at once")
     ledger.settle(charge, Guarantee.from_releases([], delta=DELTA))

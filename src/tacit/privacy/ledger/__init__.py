@@ -65,10 +65,11 @@ class Ledger:
 
     Notes
     -----
-    Charges compose by their *releases*: what a data set has spent is ``Accountant(adjacency, releases of all effective
-    charges).epsilon(delta)``, which is less than the sum of the epsilons. For full-batch Gaussian releases this holds
-    even if later charges are chosen after seeing earlier results [1]_. With other kinds of releases it holds if their
-    parameters do not depend on earlier results: decide on them beforehand.
+    Charges compose by their *releases*: what a data set has spent is ``Accountant(adjacency, all releases).epsilon(delta)``,
+    which is less than the sum of the epsilons. For full-batch Gaussian releases this holds even if later charges are chosen
+    after seeing earlier results [1]_. With other kinds of releases it holds if their parameters do not depend on earlier
+    results: decide on them beforehand. For the same reason a settlement frees budget only in an account that has nothing but
+    full-batch Gaussian releases; in others a run that released anything counts in full.
 
     Charge the whole plan, then use the data, then `settle` if less was released. After a crash, or if the run is
     interrupted at any line of `charge` or `settle`, the ledger holds at least what the caller was allowed to release.
@@ -203,6 +204,10 @@ class Ledger:
         -----
         The decision to stop must not depend on data that were not released. A run may stop because of what it has
         released, or because the machine failed. A run that stops because of the data themselves reveals that about them.
+
+        What the settlement leaves can be spent where the account has full-batch Gaussian releases only, now and later. With
+        Poisson samples, choices or other kinds in the account, the settlement is on record, but the charge counts in full,
+        unless nothing at all was released: no theorem covers a budget that is spent depending on when such a run stopped.
         """
         if not isinstance(charge, Charge) or not charge.owned:
             raise InvalidInputError(

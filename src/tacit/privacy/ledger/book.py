@@ -72,7 +72,8 @@ class Charge:
     hash : str
         Hash of its entry, which ties it to one ledger.
     settled : tuple of Release or None
-        What was really released, once the charge was settled; None means that it counts in full.
+        What was really released, once the charge was settled; None means that it counts in full. See `Book.counted` for when
+        a settled charge counts for less.
     owned : bool
         Whether this is the object that `Ledger.charge` returned. Only that one can be settled, so that no one who reads
         the history takes back the charge of a run that has released everything.
@@ -90,7 +91,7 @@ class Charge:
 
     @property
     def effective(self) -> tuple[Release, ...]:
-        """The releases that count against the budget."""
+        """What was released, as far as is known: everything, unless the charge was settled."""
         return self.releases if self.settled is None else self.settled
 
 
@@ -114,7 +115,7 @@ class Remaining:
     budget, delta : float
         The terms of the account.
     spent : float
-        Epsilon of all effective charges together, at that delta.
+        Epsilon of everything that counts, at that delta (`Book.counted`).
     epsilon : float
         ``budget - spent``, at least 0. Charges compose to less than their sum, so that a charge of more than this may
         still fit: `Ledger.affordable` returns the largest, `Ledger.can_afford` tests one.
@@ -135,17 +136,29 @@ class Book:
     charges: tuple[Charge, ...] = ()
     audits: tuple[NotedAudit, ...] = ()
 
+    def counted(self, further: Iterable[Release] = ()) -> tuple[Release, ...]:
+        """Return the releases that count against the budget: those of the charges, and `further` ones.
+
+        A run may have stopped because of what it had released, and what its settlement leaves of the budget is then spent
+        depending on that. For full-batch Gaussian releases the total holds all the same (Smith & Thakurta 2022). For others
+        there is no such theorem: where one of them is in the account, a run that released anything counts in full.
+        """
+        begun = [charge for charge in self.charges if charge.effective]
+        planned = [release for charge in begun for release in charge.releases]
+        if all(_is_full_batch_gaussian(release) for release in (*planned, *further)):
+            planned = [release for charge in begun for release in charge.effective]
+        return (*planned, *further)
+
     def accountant(self, further: Iterable[Release] = ()) -> Accountant:
-        """Return the accountant of all effective charges and of `further` releases."""
-        counted = [release for charge in self.charges for release in charge.effective]
-        return Accountant(self.account.adjacency, (*counted, *further))
+        """Return the accountant of everything that counts, with `further` releases."""
+        return Accountant(self.account.adjacency, self.counted(tuple(further)))
 
     def spent(self, further: Iterable[Release] = ()) -> float:
-        """Return the epsilon of all effective charges and of `further` releases, at the account's delta."""
+        """Return the epsilon of everything that counts, with `further` releases, at the account's delta."""
         return self.accountant(further).epsilon(self.account.delta)
 
     def overspent(self) -> bool:
-        """Return whether the effective charges, composed again, exceed the budget by more than the tolerance."""
+        """Return whether what counts, composed again, exceeds the budget by more than the tolerance."""
         accountant = self.accountant()
         return not accountant.epsilon(self.account.delta) <= self.account.epsilon * (1 + accountant.tolerance)
 
@@ -161,6 +174,10 @@ class Book:
         except InvalidInputError:  # the budget is spent to the last digit: no noise is large enough
             return 0.0
         return Accountant(account.adjacency, (_gaussian(noise),)).epsilon(delta)
+
+
+def _is_full_batch_gaussian(release: Release) -> bool:
+    return isinstance(release, GaussianRelease) and release.sampling_rate == 1
 
 
 def _gaussian(noise_multiplier: float, count: int = 1) -> GaussianRelease:

@@ -218,7 +218,12 @@ class LedgerStore:
 
     def _not_a_ledger(self, why: str) -> LedgerError:
         if not os.path.lexists(self.path):
-            why = "no such file"
+            return LedgerError(
+                "a ledger that exists",
+                words(f"{self.path}, which does not"),
+                "Check the path. A ledger is made when its first account is opened, with "
+                "open_account(dataset, epsilon, delta).",
+            )
         return LedgerError(
             "the path of a ledger",
             words(f"{self.path} ({why})"),
