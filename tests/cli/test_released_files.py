@@ -75,6 +75,20 @@ def components_of(model: str) -> Callable:
     return fit
 
 
+def fit_svd_hidden(folder: Path, rows: np.ndarray) -> dict[str, bytes]:
+    np.save(folder / "rows.npy", rows)
+    return model_files(
+        folder, "fit", "svd", folder / "rows.npy", "-k", 2, "--epsilon", 30, "--row-norm", 1, "--hide-singular-values"
+    )
+
+
+def fit_nmf_in_partitions(folder: Path, rows: np.ndarray) -> dict[str, bytes]:
+    pytest.importorskip("distributed", reason="dask is not installed")
+    for place, part in enumerate((rows[:20], rows[20:40], rows[40:])):
+        np.save(folder / f"rows{place}.npy", part)
+    return model_files(folder, "fit", "nmf", folder / "rows*.npy", "-k", 2, "--epsilon", 30, "--workers", 1)
+
+
 def fit_pcr(folder: Path, rows: np.ndarray) -> dict[str, bytes]:
     pl.DataFrame(rows[:, :4], schema=["a", "b", "c", "y"]).write_csv(folder / "rows.csv")
     arguments = ("--label", "y", "-k", 2, "--epsilon", 30, "--feature-range", "0:2", "--label-range", "0:2")
@@ -170,19 +184,25 @@ def without_user(ratings: pl.DataFrame, place: int) -> pl.DataFrame:
     return ratings.filter(pl.col("user") != ratings["user"].unique(maintain_order=True)[place])
 
 
+SPIKE = np.vstack([1000.0 * np.eye(1, IMAGES.shape[1]), IMAGES])
+"""The first row alone decides that one column has nearly all of the squares, of which the holder is told."""
 FRAME = pl.DataFrame({"user": RATINGS.users, "item": RATINGS.items, "rating": RATINGS.ratings}).sort("user")
+EQUAL = FRAME.with_columns(rating=pl.when(pl.col("user") == FRAME["user"][0]).then(5.0).otherwise(3.0))
+"""Without the first user all ratings are equal, of which the holder is told."""
 CASES: dict[str, list[tuple[Callable, object, Callable]]] = {
     "fit nmf": [
         (fit_nmf, IMAGES, without_row),
         (fit_nmf_chosen_rank, IMAGES, without_row),
         (fit_nmf_of_texts, TEXTS, without_text),
         (fit_nmf_paid_vocabulary, TEXTS, without_text),
+        (fit_nmf_in_partitions, IMAGES, without_row),
     ],
-    "fit svd": [(components_of("svd"), IMAGES, without_row)],
+    "fit svd": [(components_of("svd"), IMAGES, without_row), (fit_svd_hidden, SPIKE, without_row)],
     "fit pca": [(components_of("pca"), IMAGES, without_row)],
     "fit pcr": [(fit_pcr, IMAGES, without_row)],
     "fit recommend": [
         (fit_recommend, FRAME, without_user),
+        (fit_recommend, EQUAL, without_user),
         (fit_recommend_own_budgets, FRAME, without_user),
         (fit_implicit, FRAME, without_user),
     ],
