@@ -15,6 +15,7 @@ an array that is an entry of the archive. A `TableSchema` and its columns are ``
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import zipfile
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, BinaryIO, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,16 @@ class SavedModel(Estimator):
 
         The file holds what the fit produced. Attributes or parameters that were set since are not in it.
         """
+        # write beside and rename: a crash leaves the old file or the new one, never half of one
+        target = Path(path)
+        partial = target.with_name(target.name + ".partial")
+        content = io.BytesIO()
+        self._write(content)
+        partial.write_bytes(content.getvalue())
+        os.replace(partial, target)
+
+    def _write(self, file: BinaryIO) -> None:
+        """Write what `save` writes to an open file."""
         if not hasattr(self, "_result"):
             raise InvalidInputError("a fitted model", words("one that was not fitted"), "Call fit first.")
         arrays: Arrays = {}
@@ -87,14 +98,9 @@ class SavedModel(Estimator):
             "guarantee": self._result.guarantee.to_dict(),
         }
         text = json.dumps(header, indent=1, allow_nan=True)
-        # write beside and rename: a crash leaves the old file or the new one, never half of one
-        target = Path(path)
-        partial = target.with_name(target.name + ".partial")
-        with partial.open("wb") as file:
-            np.savez_compressed(
-                file, allow_pickle=False, **{"model.json": np.frombuffer(text.encode(), np.uint8)}, **arrays
-            )
-        os.replace(partial, target)
+        np.savez_compressed(
+            file, allow_pickle=False, **{"model.json": np.frombuffer(text.encode(), np.uint8)}, **arrays
+        )
 
     def extend_guarantee(self, *assumptions: str, earlier: Earlier | None = None) -> Self:
         """State what else the fitted model rests on; its guarantee then counts and assumes more, never less.
@@ -161,19 +167,20 @@ class SavedModel(Estimator):
         return cls(**parameters)._restored(result)
 
 
-def read_model(path: str | os.PathLike[str], classes: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
+def read_model(path: str | os.PathLike[str] | BinaryIO, classes: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
     """Return the header and the arrays of a file that `save` wrote, for a class among `classes`."""
+    shown = parameter(os.fspath(path)) if isinstance(path, str | os.PathLike) else words("another file")
     try:
         with np.load(path, allow_pickle=False) as archive:
             header = json.loads(archive["model.json"].tobytes())
             arrays = {name: archive[name] for name in archive.files if name != "model.json"}
         stated = {key: header.get(key) for key in ("format", "version", "class")}
     except FileNotFoundError:
-        raise InvalidInputError("a saved model", parameter(os.fspath(path)), "There is no such file.") from None
+        raise InvalidInputError("a saved model", shown, "There is no such file.") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise InvalidInputError(
             "a file written by save()",
-            parameter(os.fspath(path)),
+            shown,
             f"It cannot be read as one ({type(error).__name__}).",
         ) from None
     if stated["format"] != FORMAT or stated["version"] != VERSION or stated["class"] not in list(classes):
@@ -238,6 +245,12 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         return arrays[content]
     decoded = decode(content, arrays)
     return RECORDS[mark](**decoded) if mark in RECORDS else COLLECTIONS[mark](decoded)
+
+
+def as_saved(value: Any) -> Any:
+    """Return a parameter as a file would give it back."""
+    arrays: Arrays = {}
+    return decode(encode(value, "value", arrays), arrays)
 
 
 def _array_names(value: Any) -> Iterator[str]:

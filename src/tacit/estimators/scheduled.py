@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import os
 import threading
 from collections.abc import Iterable, Mapping
@@ -17,8 +18,10 @@ from sklearn.utils.metaestimators import available_if
 from tacit.channel import Clear, Noisy, Outcome, Program, Split, run
 from tacit.channel.asks import Total
 from tacit.errors import BudgetError, InvalidInputError, parameter, words
-from tacit.estimators.base import learned, public
+from tacit.estimators.base import in_file, learned, public, withheld
 from tacit.estimators.private import PrivateFit
+from tacit.estimators.saved import as_saved, read_model
+from tacit.estimators.schedule_file import ScheduleFile
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.schedules import RunningTotal, Schedule
@@ -55,6 +58,25 @@ class Turns:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._last, self._process, self._lock = state["_last"], None, threading.Lock()
+
+
+class TurnsInFile(Turns):
+    """Which releases of one schedule were begun, by any process that has its file."""
+
+    def __init__(self, file: ScheduleFile) -> None:
+        super().__init__()
+        self.file = file
+
+    def begin(self, release: int) -> None:
+        """Take the turn of a release; raise if it was taken."""
+        if not self.file.begin(release):
+            raise _turn_refused(f"one whose release number {release + 1} was begun before, here or by another process")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"file": self.file}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["file"])  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
@@ -112,18 +134,20 @@ class ScheduledSums:
 
     @property
     def released(self) -> int:
-        """Number of releases so far."""
-        return min(len(one.answers) for one in self.running.values())
+        """Number of releases so far; where nothing is worth a later step, all of them have the first."""
+        return max(len(one.answers) for one in self.running.values())
 
 
 class ScheduledFit(PrivateFit):
     """Base of private estimators with a `partial_fit` whose releases share one budget.
 
-    The first release charges the ledger with the whole budget. What later releases need stays in memory. Every later release
-    is begun once, by one of the copies of an estimator (`Turns`), with the settings of the first.
+    The first release charges the ledger with the whole budget. What later releases need stays in memory, or in the file
+    `schedule_file`, from which another process goes on. Every later release is begun once, by one of the copies of an
+    estimator (`Turns`), with the settings of the first.
     """
 
     schedule: Any = public(default=None)
+    schedule_file: str | os.PathLike[str] | None = withheld(default=None)
     _memory: Any = learned()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -133,7 +157,20 @@ class ScheduledFit(PrivateFit):
             cls.partial_fit = available_if(_has_schedule)(vars(cls)["partial_fit"])
 
     def _goes_on(self) -> bool:
-        return hasattr(self, "_memory")  # the first release of a schedule has nothing of an earlier fit
+        # the first release of a schedule has nothing of an earlier fit
+        return hasattr(self, "_memory") or (
+            self.schedule_file is not None and ScheduleFile(self.schedule_file).ended > 0
+        )
+
+    def _after_fit(self) -> None:
+        if hasattr(self, "_memory") and isinstance(self._memory.turns, TurnsInFile):
+            content = io.BytesIO()
+            self._write(content)
+            memory = self._memory
+            memory.turns.file.keep(
+                memory.released - 1, memory.running, memory.fixed, memory.withheld, content.getvalue()
+            )
+        super()._after_fit()
 
     def _planned(self) -> Schedule:
         """Return the schedule, or raise if it does not help."""
@@ -150,14 +187,25 @@ class ScheduledFit(PrivateFit):
             self._check_unchanged()
         return planned
 
+    def _read_schedule(self, file: ScheduleFile, make: Any) -> Any:
+        """Return what the releases in the file left, and take over the model of the last."""
+        content, withheld = file.read_model()
+        header, arrays = read_model(io.BytesIO(content), {type(self).__name__: type(self)})
+        self._restored(type(self)._restore(header, arrays)._result)
+        memory = make(self._planned())
+        memory.fixed, memory.withheld = file.read_sums(memory.running), withheld
+        memory.turns = TurnsInFile(file)
+        return memory
+
     def _check_unchanged(self) -> None:
         """Raise if a setting is not that of the first release: its noise and bounds are those of the whole schedule."""
+        in_files = in_file(type(self))  # the others are of methods without a schedule
         before, now = (
-            {**self._result.parameters, **self._memory.withheld},
-            {
-                **self._public_parameters(),
-                **self._withheld_settings(),
-            },
+            {**{name: as_saved(public[name]) for name in in_files}, **stays}
+            for public, stays in (
+                (self._result.parameters, self._memory.withheld),
+                (self._public_parameters(), self._withheld_settings()),
+            )
         )
         changed = sorted(name for name in now if not _equal(before[name], now[name]))
         if changed:
@@ -169,29 +217,49 @@ class ScheduledFit(PrivateFit):
 
     def _withheld_settings(self) -> dict[str, Any]:
         ledger = self.ledger.path if isinstance(self.ledger, Ledger) else self.ledger
-        path = None if ledger is None else Path(ledger).absolute()
-        return {"ledger": path, "dataset": self.dataset, "insecure_seed": self.insecure_seed}
+        paths = {"ledger": ledger, "schedule_file": self.schedule_file}
+        absolute = {name: None if path is None else str(Path(path).absolute()) for name, path in paths.items()}
+        return {**absolute, "dataset": self.dataset, "insecure_seed": self.insecure_seed}
 
     def _run_scheduled(self, given: Any, program: Program, split: Split) -> Outcome:
         """Run one release: the first is charged for all, later ones add their noise at no further cost."""
         if not hasattr(self, "_memory"):
-            outcome = self._run(given, program, self._plan(split))
+            outcome = self._first_run(given, program, split)
             self.guarantee_ = self.guarantee_.assuming(_covers(self._planned()))
             return outcome
         plan = self._plan(split)
         if plan is None:
+            if self.schedule_file is not None:
+                self._memory.turns.begin(self._memory.released)
             return run(program, Clear())
         # equal noise in two releases would cancel
         seed = None if self.insecure_seed is None else self.insecure_seed + self._memory.released
         turn = Turn(self._memory.turns, self._memory.released)
         return run(program, Noisy(plan, max_units=self.max_units, spending=turn, insecure_seed=seed))
 
+    def _first_run(self, given: Any, program: Program, split: Split) -> Outcome:
+        if self.schedule_file is None:
+            return self._run(given, program, self._plan(split))
+        file = ScheduleFile(self.schedule_file)
+        if not file.begin(0):
+            raise _turn_refused("one whose first release another process has begun")
+        try:
+            return self._run(given, program, self._plan(split))
+        except BaseException:
+            file.cancel_first()
+            raise
+
     def _continued(self, make: Any) -> Any:
         """Return what the earlier releases left, as a copy that a failed release does not change, or a new one."""
+        if not hasattr(self, "_memory") and self.schedule_file is not None and self._goes_on():
+            self._memory = self._read_schedule(ScheduleFile(self.schedule_file), make)
+            self._check_unchanged()
         if hasattr(self, "_memory"):
             return copy.deepcopy(self._memory)
         memory = make(self._planned())
         memory.withheld = self._withheld_settings()
+        if self.schedule_file is not None:
+            memory.turns = TurnsInFile(ScheduleFile(self.schedule_file))
         return memory
 
 
@@ -213,13 +281,9 @@ def _covers(schedule: Schedule) -> str:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Return whether two settings are equal, arrays and tables included."""
+    """Return whether two settings are equal, as a file gives them back: tables are arrays."""
     if isinstance(one, list | tuple) and type(one) is type(other):
         return len(one) == len(other) and all(map(_equal, one, other))
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return bool(np.array_equal(one, other))
-    if hasattr(one, "tocsr") and hasattr(other, "tocsr"):
-        return one.shape == other.shape and (one != other).nnz == 0
-    if hasattr(one, "equals"):
-        return type(one) is type(other) and bool(one.equals(other))
     return one is other or (type(one) is type(other) and bool(one == other))

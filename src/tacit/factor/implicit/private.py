@@ -61,6 +61,9 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
     schedule : tuple of int, optional
         For `partial_fit`: the number of releases, in how many of them a user has new interactions at most (1 if not given),
         and how many releases two of these are apart at least (1 if not given). See `tacit.privacy.schedules`.
+    schedule_file : path, optional
+        For `partial_fit`: a file with what the next release needs, so that another process can make it. It holds sums without
+        noise, and stays with the holder.
     adjacency, max_units, ledger, dataset, insecure_seed
         See `PrivateMoments`; rows are users.
     verbose : bool, default=False
@@ -153,8 +156,9 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
     def partial_fit(self, users: Any, items: Any = None, weights: Any = None) -> PrivateImplicitRecommender:
         """Learn from the interactions since the last release, and release again: one of the releases of `schedule`.
 
-        All releases together cost `epsilon`, which is charged at the first. The object keeps what earlier releases need in
-        memory; it stays with the holder.
+        All releases together cost `epsilon`, which is charged at the first. The object keeps what later releases need in
+        memory, and in `schedule_file` if there is one; it stays with the holder. `recommend` knows the users of the newest
+        interactions, by these alone: give the whole history of a user to `recommend_for`.
         """
         self._planned()
         return self._learn(users, items, weights, self._continued(Scheduled))

@@ -92,8 +92,14 @@ class Fresh:
 
     sensitivity = 1.0
     """What a unit can move in all fits together, over what it can move in one."""
-    chosen: ChosenItems | None = None
-    """The items of the second moment; chosen from the first sum if None."""
+
+    @property
+    def chosen(self) -> ChosenItems | None:
+        """The items of the second moment; chosen from the first sum if None."""
+        return None
+
+    def choose(self, chosen: ChosenItems) -> None:
+        """Take note of the items that were chosen."""
 
     def terms(self, name: str, new: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
         """Return the terms that this fit asks to be totalled, given its own."""
@@ -108,9 +114,14 @@ class AddedTo(Fresh):
     """The sums of this fit added to what an earlier one released, with noise of its own."""
 
     def __init__(self, earlier: Release) -> None:
-        self.chosen = earlier.chosen
+        self._chosen = earlier.chosen
         self._arrays = {"users": np.array([earlier.users]), "items": earlier.weights, "pairs": earlier.pairs}
         self._noise = {"users": 0.0, "items": earlier.weight_noise, "pairs": earlier.pair_noise}
+
+    @property
+    def chosen(self) -> ChosenItems | None:
+        """The items of the earlier fit."""
+        return self._chosen
 
     def totals(self, name: str, answer: Total) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
         """Return the totals of both fits, and the noise in them."""
@@ -124,6 +135,15 @@ class Scheduled(ScheduledSums, Fresh):
     def __init__(self, schedule: Schedule) -> None:
         super().__init__(schedule, SPLIT)
         self.sensitivity = schedule.sensitivity
+
+    @property
+    def chosen(self) -> ChosenItems | None:
+        """The items of the second moment, which the first release chose; None before that."""
+        return ChosenItems(self.fixed["items"], self.fixed["direction"], KEPT) if self.fixed else None
+
+    def choose(self, chosen: ChosenItems) -> None:
+        """Fix the items for all releases."""
+        self.fixed = {"items": chosen.items, "direction": chosen.direction}
 
 
 def implicit_program(
@@ -165,7 +185,7 @@ def implicit_program(
     sums, noise = memory.totals("popularity", total)
     users, weights = max(float(sums["users"][0]), 1.0), sums["items"]
     chosen = memory.chosen or choose_items(weights, noise["items"], users, max_columns)
-    memory.chosen = chosen
+    memory.choose(chosen)
     if len(chosen.items) < 2:
         found = Release(users, weights, noise["items"], chosen, np.zeros(0), 0.0)
         nothing = np.zeros((len(chosen.items), len(chosen.items)), dtype=np.float32)

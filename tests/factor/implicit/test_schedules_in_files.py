@@ -1,0 +1,163 @@
+"""Schedules whose releases are made by one process after another: a file holds what the next one needs."""
+
+import multiprocessing
+import os
+import sqlite3
+import stat
+import warnings
+
+import numpy as np
+import pytest
+
+from tacit import Ledger, PrivateImplicitRecommender, PrivateNMF
+from tacit.data import make_images
+from tacit.errors import BudgetError, InvalidInputError
+from tacit.estimators.schedule_file import ScheduleFile
+from tacit.factor.implicit import program
+
+LIKES = np.where(np.arange(24)[None, :] % 3 == np.arange(900)[:, None] % 3, 0.6, 0.1)
+USERS, ITEMS = np.nonzero(np.random.default_rng(0).random(LIKES.shape) < LIKES)
+IMAGES = make_images(900, side=6, n_parts=3).images
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def recommender(file, **settings):
+    given = {"epsilon": 20.0, "delta": 1e-5, "catalogue": range(24), "schedule": (3,), "schedule_file": file}
+    return PrivateImplicitRecommender(**{**given, **settings})
+
+
+def week(number):
+    return USERS[number == USERS % 3], ITEMS[number == USERS % 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["recommender", "topics"])
+@pytest.mark.parametrize("epsilon", [20.0, np.inf])
+def test_a_new_object_goes_on_where_the_last_one_ended(kind, epsilon, tmp_path):
+    """With the same seed, three objects that share a file release what one object in memory releases."""
+
+    def made(file):
+        if kind == "recommender":
+            return recommender(file, epsilon=epsilon, insecure_seed=5)
+        return PrivateNMF(3, epsilon=epsilon, row_norm=2.0, schedule=(3,), schedule_file=file, insecure_seed=5)
+
+    in_memory = made(None)
+    for number in range(3):
+        data = week(number) if kind == "recommender" else (IMAGES[number::3],)
+        in_memory.partial_fit(*data)
+        from_file = made(tmp_path / "schedule").partial_fit(*data)
+        name = "item_pairs_" if kind == "recommender" else "components_"
+        np.testing.assert_array_equal(getattr(from_file, name), getattr(in_memory, name))
+        assert from_file.guarantee_ == in_memory.guarantee_
+    with pytest.raises(InvalidInputError, match="at most 3 releases"):
+        made(tmp_path / "schedule").partial_fit(*data)
+
+
+def test_only_the_first_release_is_charged_and_only_the_owner_can_read_the_file(tmp_path):
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open_account("clicks", epsilon=25.0, delta=1e-5, unit="user")
+    for number in range(3):
+        model = recommender(tmp_path / "schedule", ledger=ledger, dataset="clicks").partial_fit(*week(number))
+        assert 19 < ledger.remaining("clicks").spent <= 20
+    assert model.guarantee_.epsilon <= 20
+    assert stat.S_IMODE(os.stat(tmp_path / "schedule").st_mode) == 0o600
+
+
+def test_a_release_is_made_once_also_by_copies_of_the_object_and_by_objects_that_were_read_before(tmp_path):
+    first = recommender(tmp_path / "schedule").partial_fit(*week(0))
+    recommender(tmp_path / "schedule").partial_fit(*week(1))
+    with pytest.raises(BudgetError, match="release number 2 was begun before"):
+        first.partial_fit(*week(1))
+    recommender(tmp_path / "schedule").partial_fit(*week(2))
+
+
+def test_a_release_that_failed_after_its_first_sum_is_not_made_again(tmp_path, monkeypatch):
+    recommender(tmp_path / "schedule").partial_fit(*week(0))
+
+    def fails(*args):
+        raise MemoryError
+
+    monkeypatch.setattr(program, "second_moment", fails)
+    with pytest.raises(MemoryError):
+        recommender(tmp_path / "schedule").partial_fit(*week(1))
+    monkeypatch.undo()
+    with pytest.raises(BudgetError, match="begun before"):
+        recommender(tmp_path / "schedule").partial_fit(*week(1))
+
+
+def test_a_first_release_that_failed_may_be_tried_again_as_it_pays_for_itself(tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open_account("clicks", epsilon=60.0, delta=1e-4, unit="user")
+    settings = {"ledger": ledger, "dataset": "clicks"}
+
+    def fails(*args):
+        raise MemoryError
+
+    monkeypatch.setattr(program, "second_moment", fails)
+    with pytest.raises(MemoryError):
+        recommender(tmp_path / "schedule", **settings).partial_fit(*week(0))
+    monkeypatch.undo()
+    before = ledger.remaining("clicks").spent
+    recommender(tmp_path / "schedule", **settings).partial_fit(*week(0))
+    assert 0 < before < ledger.remaining("clicks").spent
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"epsilon": 10.0}, "another epsilon"),
+        ({"catalogue": range(1, 25)}, "another catalogue"),
+        ({"schedule": (4,)}, "another schedule"),
+        ({"insecure_seed": 1}, "another insecure_seed"),
+        ({"dataset": "others"}, "another dataset"),
+    ],
+)
+def test_a_later_release_has_the_settings_of_the_first(changed, words, tmp_path):
+    recommender(tmp_path / "schedule").partial_fit(*week(0))
+    with pytest.raises(InvalidInputError, match=words):
+        recommender(tmp_path / "schedule", **changed).partial_fit(*week(1))
+    recommender(tmp_path / "schedule").partial_fit(*week(1))  # the refusal took no turn
+
+
+def test_other_files_are_refused_before_anything_is_released(tmp_path):
+    (tmp_path / "text").write_text("not a schedule" * 100)
+    with sqlite3.connect(tmp_path / "other") as other:
+        other.execute("CREATE TABLE about (name TEXT, value BLOB)")
+    for name in ("text", "other"):
+        with pytest.raises(InvalidInputError, match="a schedule's file of this version"):
+            recommender(tmp_path / name).partial_fit(*week(0))
+    recommender(tmp_path / "schedule").partial_fit(*week(0))
+    with pytest.raises(InvalidInputError, match="class among"):
+        PrivateNMF(3, schedule=(3,), schedule_file=tmp_path / "schedule").partial_fit(IMAGES)
+
+
+def _begin(path, number, results):
+    results.put(ScheduleFile(path).begin(number))
+
+
+@pytest.mark.slow
+def test_of_several_processes_one_takes_the_turn(tmp_path):
+    path = tmp_path / "schedule"
+    recommender(path).partial_fit(*week(0))
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    processes = [context.Process(target=_begin, args=(path, 1, results)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert sorted(results.get(timeout=10) for _ in processes) == [False, False, False, True]
+
+
+def test_a_catalogue_of_one_item_has_all_releases_too():
+    model = PrivateImplicitRecommender(epsilon=1.0, catalogue=["a"], schedule=(3,))
+    for users in ([1, 2], [3], [4]):
+        model.partial_fit(users, ["a"] * len(users))
+    with pytest.raises(InvalidInputError, match="at most 3 releases"):
+        model.partial_fit([5], ["a"])
