@@ -59,7 +59,7 @@ def dense():
 
 
 def test_the_plain_model_is_ease_as_published():
-    """B = -P / diag(P), zero on its diagonal, with P = (X'X + ridge)^-1; scores are X B."""
+    """B = -P / diag(P), zero on its diagonal, with P = (X'X + ridge)^-1; scores are X B over a power of the popularity."""
     X = dense()
     P = np.linalg.inv(X.T @ X + 20.0 * np.eye(40))
     B = -P / np.diag(P)
@@ -67,7 +67,7 @@ def test_the_plain_model_is_ease_as_published():
     model = fitted(PLAIN, ridge=20.0, user_power=0.0)
     np.testing.assert_allclose(model.item_regression_, B, rtol=1e-5, atol=1e-7)
     history = [1, 5, 30]
-    scores = B[history].sum(axis=0)
+    scores = B[history].sum(axis=0) / model.item_weights_**0.1
     expected = [item for item in np.argsort(-scores) if item not in history][:6]
     assert [item for item, _ in model.recommend_for(history, 6)] == expected
 
@@ -372,6 +372,22 @@ def test_unknown_items_at_fold_in():
     assert model.rank([[3, 1000]], 4) == [[item for item, _ in model.recommend_for([3], 4)]]
 
 
+def test_a_column_of_counts_is_one_of_weights():
+    counts = np.random.default_rng(0).integers(1, 9, len(USERS))
+    given = ImplicitRecommender().fit(USERS, ITEMS, counts)
+    for columns in ({"count": counts}, {"weight": counts, "count": np.ones(len(USERS))}):
+        same(ImplicitRecommender().fit(pd.DataFrame({"user": USERS, "item": ITEMS, "time": 0, **columns})), given)
+
+
+def test_scores_are_the_predictions_over_a_small_power_of_the_popularity():
+    model = ImplicitRecommender().fit(USERS, ITEMS)
+    predicted = model.item_regression_[[3, 5]].sum(axis=0, dtype=np.float64)
+    popularity = model.item_weights_ / model.item_weights_.max()
+    found = dict(model.recommend_for([3, 5], n=40, exclude_seen=False))
+    expected = predicted / popularity**0.1 + 1e-6 * popularity
+    np.testing.assert_allclose([found[item] for item in range(40)], expected, rtol=1e-6)
+
+
 def test_an_item_of_which_only_the_popularity_is_known_is_like_no_other():
     model = fitted(PRIVATE, max_columns=30)
     assert model.n_learned_ == 30
@@ -392,7 +408,7 @@ def test_an_item_of_which_only_the_popularity_is_known_is_like_no_other():
         (lambda: PrivateImplicitRecommender(catalogue=[1], features=[[-1.0]]).fit([1], [1]), "features"),
         (lambda: PrivateImplicitRecommender(catalogue=[1], weighting="root").fit([1], [1]), "weighting"),
         (lambda: ImplicitRecommender().fit([1, 2], [1, 2], [1, -1]), "weights of at least 0"),
-        (lambda: ImplicitRecommender().fit([1, 2], [1, 2], [1, np.nan]), "finite"),
+        (lambda: ImplicitRecommender().fit([1, 2], [1, 2], [1, np.nan]), "finite weights"),
         (lambda: ImplicitRecommender().fit([1, 2], [1]), "as many users"),
         (lambda: ImplicitRecommender().fit([], []), "at least one interaction"),
         (lambda: ImplicitRecommender().fit(pl.DataFrame({"user": [1, None], "item": [1, 2]})), "without gaps"),

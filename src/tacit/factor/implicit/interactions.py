@@ -32,8 +32,8 @@ def read_interactions(
     Parameters
     ----------
     users : data frame, sparse matrix, or ids
-        A frame with columns ``user``, ``item`` and optionally ``weight`` (or with two or three columns, in this order); a
-        users x items scipy sparse matrix, whose positive entries are the weights; or the users' ids, with `items`.
+        A frame with columns ``user``, ``item`` and optionally ``weight`` or ``count`` (or with two or three columns, in this
+        order); a users x items scipy sparse matrix, whose positive entries are the weights; or the users' ids, with `items`.
     items, weights : array_like, optional
     catalogue : sequence of ids, optional
         All items; an item outside is refused. The items of the interactions, or the columns of the matrix, if not given.
@@ -80,7 +80,7 @@ def read_interactions(
 
 def as_weights(weights: Any) -> NDArray[np.float64]:
     """Return finite weights of at least 0, or raise."""
-    values = as_ratings(weights, None)
+    values = as_ratings(weights, None, name="weight")
     if (values < 0).any():
         raise InvalidInputError(
             "weights of at least 0", words("negative weights"), "Drop or correct these interactions."
@@ -131,14 +131,14 @@ def _split(data: Any) -> tuple[Any, Any, Any, tuple[int, int] | None]:
         frame = nw.from_native(data, eager_only=True)
     except TypeError:
         raise InvalidInputError(
-            "a data frame, a scipy sparse matrix, or users and items", kind_of(data), "Give one of these."
+            "a data frame, a scipy sparse matrix, or users and items", kind_of(data), "Convert it to one of these."
         ) from None
     columns = list(frame.columns)
-    known = ["user", "item", *(["weight"] if "weight" in columns else [])]
+    known = ["user", "item", *[name for name in ("weight", "count") if name in columns][:1]]
     names = known if set(known) <= set(columns) else columns
     if len(names) not in (2, 3):
         raise InvalidInputError(
-            "columns named user, item and (if there are any) weight, or two or three columns",
+            "columns named user, item and (if there are any) weight or count, or two or three columns",
             words("others"),
             "Rename or select the columns.",
         )

@@ -22,6 +22,10 @@ BLOCK = 512
 """Users are scored this many at a time."""
 TAIL = 1e-6
 """Weight of an item's popularity (as a fraction of the largest) in its score: it orders items that the scores leave equal."""
+LEAST_POPULARITY, RARITY = 1e-3, 0.1
+"""Scores are divided by the item's popularity, as a fraction of the largest and at least the first number, to the power of the
+second: a regression towards zero favours popular items. Chosen on validation users of MovieLens 1M, the anime log, Steam and
+Last.fm."""
 
 
 class ImplicitModel(SavedModel):
@@ -140,8 +144,10 @@ class ImplicitModel(SavedModel):
 
     def _personal_scores(self, histories: Any) -> NDArray[np.float64]:
         """Return the scores of all items for each row of a CSR matrix of histories."""
-        scores = np.zeros(histories.shape)
-        scores[:, self.learned_items_] = histories[:, self.learned_items_] @ self.item_regression_.astype(np.float64)
+        scores, weights = np.zeros(histories.shape), self.item_weights_[self.learned_items_]
+        popularity = np.maximum(weights / max(float(weights.max(initial=0.0)), 1e-300), LEAST_POPULARITY)
+        predicted = histories[:, self.learned_items_] @ self.item_regression_.astype(np.float64)
+        scores[:, self.learned_items_] = predicted / popularity**RARITY
         return scores
 
     def _likeness(self, place: int) -> NDArray[np.float64]:
@@ -190,7 +196,11 @@ class ImplicitModel(SavedModel):
     def _own(self, items: Any, weights: Any, unknown: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         check_choice(unknown, "unknown", ("raise", "ignore"))
         ids = self._items()
-        columns = ids.known(items, "item") if unknown == "raise" else ids.codes(items, "item")
+        columns = ids.codes(items, "item")
+        if unknown == "raise" and (columns < 0).any():
+            raise InvalidInputError(
+                "items that the model knows", words("an unknown item"), 'Leave it out, or set unknown="ignore".'
+            )
         values = np.ones(len(columns)) if weights is None else as_weights(weights)
         if len(columns) != len(values):
             raise InvalidInputError("one weight per item", words("another number"), "Give pairs.")

@@ -57,7 +57,7 @@ class Ids:
             raise InvalidInputError(
                 f"{name} ids that the model knows",
                 words(f"an unknown {name} id"),
-                "Leave it out, fit with it, or (for a new user) use recommend_for with the user's own ratings.",
+                "Leave it out, fit with it, or (for a new user) use recommend_for with the user's own history.",
             )
         return codes
 
@@ -196,7 +196,7 @@ def as_ids(ids: Any, name: str) -> NDArray[Any]:
         array = np.empty(len(listed), dtype=object)
         array[:] = listed
     if array.ndim != 1:
-        raise InvalidInputError(f"{name} ids in one dimension", kind_of(array), "Give one id per rating.")
+        raise InvalidInputError(f"{name} ids in one dimension", kind_of(array), "Give a list, or one column, of ids.")
     if array.dtype.kind not in "biufcmMSU":
         _check_objects(array, name)
         plain = [_plain_id(value) for value in array.tolist()]
@@ -238,21 +238,21 @@ def _check_objects(array: NDArray[Any], name: str) -> None:
 
 
 def as_ratings(
-    ratings: ArrayLike, rating_range: tuple[float, float] | None, *, is_public: bool = True
+    ratings: ArrayLike, rating_range: tuple[float, float] | None, *, is_public: bool = True, name: str = "rating"
 ) -> NDArray[np.float64]:
-    """Return finite ratings within the range, or raise; the message names a range that is public."""
+    """Return finite ratings (or what `name` says) within the range, or raise; the message names a range that is public."""
     raw: Any = ratings
-    refuse_dates(raw, "ratings")
+    refuse_dates(raw, f"{name}s")
     try:
         values = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            "ratings that are numbers", words("other values"), "Convert or drop the others."
+            f"{name}s that are numbers", words("other values"), "Convert or drop the others."
         ) from None
     if values.ndim != 1:
-        raise InvalidInputError("ratings in one dimension", kind_of(values), "Give one number per rating.")
+        raise InvalidInputError(f"{name}s in one dimension", kind_of(values), f"Give one number per {name}.")
     if not np.isfinite(values).all():
-        raise InvalidInputError("finite ratings", words("NaN or infinity"), "Drop the pairs without a rating.")
+        raise InvalidInputError(f"finite {name}s", words("NaN or infinity"), f"Drop the pairs without a {name}.")
     if rating_range is not None and len(values):
         low, high = rating_range
         if ((values < low) | (values > high)).any():
