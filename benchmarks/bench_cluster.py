@@ -31,7 +31,7 @@ from tacit.data import make_rating_parts
 
 PEERS = "PEERS_PYTHON"
 PER_USER = 100
-PART = 500_000
+PART = 2_000_000
 """Ratings of one partition."""
 
 
@@ -107,7 +107,8 @@ def _cluster(workers: int) -> Iterator[Any]:
 
     peer("distributed", "dask[distributed]")
     with cluster_of(None, workers) as client:
-        client.run(_warm)  # imports and compilation, as in the fit in memory
+        _warm()
+        client.run(_warm)  # imports, as in the fit in memory
         yield client
 
 
@@ -166,6 +167,7 @@ def engine(
     import polars as pl
 
     from tacit.cluster.driver import _ClusterRun
+    from tacit.cluster.here import Here
     from tacit.cluster.journal import Journal
     from tacit.cluster.partitions import RatingReader
 
@@ -192,7 +194,7 @@ def engine(
                     spent["alone"].append(time.process_time() - begun)
                     begun = time.process_time()
                     made = _estimator(kind, n_items)
-                    run = _ClusterRun(_Here(), made, paths, RatingReader(names, names), Journal.at(None))
+                    run = _ClusterRun(Here(), made, paths, RatingReader(names, names), Journal.at(None))
                     run.fit(lambda progress: None)
                     run.close()
                     spent["parts"].append(time.process_time() - begun)
@@ -202,33 +204,6 @@ def engine(
                     f"{1e6 * parts / count:>12.2f}",
                     flush=True,
                 )
-
-
-class _Here:
-    """A client whose one worker is this process."""
-
-    status, dashboard_link = "running", None
-
-    def scheduler_info(self, n_workers: int = -1) -> dict[str, Any]:
-        return {"workers": {"here": {}}, "services": {}}
-
-    def submit(self, function: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
-        return _Done(function(*arguments))
-
-    def gather(self, futures: list[Any]) -> list[Any]:
-        return [future.value for future in futures]
-
-    def run(self, function: Callable[..., Any], *arguments: Any, **settings: Any) -> None:
-        function(*arguments)
-
-
-class _Done:
-    """A future of `_Here`."""
-
-    status = "finished"
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 def implicit(sizes: tuple[int, ...] = (1_000_000, 10_000_000), n_items: int = 50_000, workers: int = 2) -> None:

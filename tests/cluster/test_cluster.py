@@ -14,7 +14,7 @@ from tacit.privacy import Ledger
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed")
 
-from tacit.cluster import run_on, transform_on  # noqa: E402
+from tacit.cluster import run, run_on, transform_on  # noqa: E402
 from tacit.cluster.driver import _ClusterRun  # noqa: E402
 from tacit.cluster.journal import Journal  # noqa: E402
 
@@ -65,6 +65,12 @@ def test_a_recommender_of_files_and_of_a_dask_frame(client, ratings):
     frame = dask.from_pandas(FRAME.to_pandas(), npartitions=3)
     shuffled = run_on(client, tacit.PrivateRecommender(2, **settings), frame)
     np.testing.assert_allclose(shuffled.item_biases_, whole.item_biases_, atol=1e-4)
+    named = {"columns": ("customer", "item", "rating")}
+    renamed = frame.rename(columns={"user": "customer"})
+    again = run_on(client, tacit.PrivateRecommender(2, **settings), renamed, **named)
+    np.testing.assert_allclose(again.item_biases_, whole.item_biases_, atol=1e-4)
+    with pytest.raises(InvalidInputError, match="a Dask data frame with a column 'user'"):
+        run_on(client, tacit.PrivateRecommender(2, **settings), renamed)
 
 
 @pytest.mark.slow
@@ -206,7 +212,8 @@ def test_rows_are_transformed_where_they_are(client, rows, tmp_path):
 
 
 @pytest.mark.slow
-def test_fit_takes_files_and_starts_a_cluster_of_its_own(rows):
+def test_fit_takes_files_and_starts_a_cluster_of_its_own(rows, monkeypatch):
+    monkeypatch.setattr(run, "SMALL_BYTES", 0)  # smaller files are fitted in this process
     found = tacit.PrivateMoments(epsilon=1.0).fit(rows)
     assert found.guarantee_.holds
     assert found._result.guarantee == found.guarantee_

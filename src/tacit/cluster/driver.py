@@ -23,6 +23,7 @@ from tacit.channel.peers import Alone
 from tacit.channel.run import interposed, is_alone
 from tacit.cluster.journal import Journal
 from tacit.cluster.worker import (
+    AT_DRIVER,
     Contribution,
     FitSpec,
     Header,
@@ -30,6 +31,7 @@ from tacit.cluster.worker import (
     LostStateError,
     add_contributions,
     advance,
+    described,
     encode,
     forget,
 )
@@ -43,8 +45,10 @@ FAN_IN = 8
 POLL_SECONDS = 1.0
 """How often the driver looks whether workers that it waits for are still there."""
 SLOWER, LEAST_SECONDS = 3.0, 20.0
-"""A worker that takes so many times as long as half of them took, and at least so long, loses its partitions to others; but
+"""A worker that takes this many times as long as half of them took, and at least this long, loses its partitions to others; but
 not before twice the time that these would need to repeat all rounds."""
+
+ONE_PARTITION = "a unit that is added, removed or replaced changes one partition of the data and no other"
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,7 @@ class _ClusterRun:
                 "Name the account: the driver does not see the data that would name it.",
             )
         self._spending = None if ledger is None else Spending.on(open_ledger(ledger), dataset, type(estimator).__name__)
-        journal.begin(estimator, len(sources), threads)
+        journal.begin(estimator, f"{threads} {load!r} {[described(source) for source in sources]}")
         self._spec = FitSpec(
             f"{journal.identity}-{secrets.token_hex(4)}",  # answers are replayed to workers that a dead driver left behind
             _without_secrets(estimator),
@@ -219,7 +223,13 @@ class _ClusterRun:
         for channel, lengths in zip(channels, ended.concluded, strict=False):
             if not self._alone:
                 channel.conclude({f"{place:06}": np.array([one]) for place, one in enumerate(lengths)})
-        estimator.guarantee_ = channels[0].guarantee if channels else Clear().guarantee
+        stated = ended.guarantee
+        if stated is None or stated.reason == AT_DRIVER:
+            assumed = () if stated is None else stated.assumptions
+            own = (ONE_PARTITION,) if len(self._sources) > 1 and channels[0].guarantee.holds else ()
+            estimator.guarantee_ = channels[0].guarantee.assuming(*assumed, *own)
+        else:  # the estimator itself says that it protects nothing, and why
+            estimator.guarantee_ = stated
         self._journal.end()
         return estimator
 
@@ -312,12 +322,14 @@ class _ClusterRun:
         return len(self._answers) >= sum(step.count for step in plans[0].steps) + len(plans[0].choices)
 
     def _advance(self, worker: str, numbers: Sequence[int], place: int) -> Any:
+        spec = None if worker in self._given else self._spec
         known = self._given.get(worker, 0)
         self._given[worker] = place
-        return self._submit(worker, advance, self._spec, place, known, self._answers[known:place], self._of(numbers))
+        answers = self._answers[known:place]
+        return self._submit(worker, advance, self._spec.run, place, known, answers, self._of(numbers), spec)
 
     def _encode(self, worker: str, numbers: Sequence[int], place: int, grids: Mapping[str, Grid]) -> Any:
-        return self._submit(worker, encode, self._spec, place, self._of(numbers), grids)
+        return self._submit(worker, encode, self._spec.run, place, self._of(numbers), grids)
 
     def _of(self, numbers: Sequence[int]) -> dict[int, Any]:
         return {number: self._sources[number] for number in numbers}
@@ -353,11 +365,11 @@ class _ClusterRun:
 
     def _wait(self, futures: Mapping[str, Any]) -> None:
         """Wait for all tasks; raise what a partition raised, and `_WorkerLostError` if a worker went away."""
-        from distributed import wait
-
         begun, half = time.monotonic(), math.inf
         while True:
             if any(future.status == "pending" for future in futures.values()):
+                from distributed import wait
+
                 with suppress(TimeoutError):
                     wait(list(futures.values()), timeout=POLL_SECONDS)
             alive, lost = self._alive(), []
@@ -438,9 +450,7 @@ def dashboard_of(client: Any) -> str | None:
 
 def _means_death(error: BaseException) -> bool:
     """Whether a task failed because its worker did."""
-    from distributed import KilledWorker
-
-    return isinstance(error, KilledWorker | OSError)
+    return isinstance(error, OSError) or type(error).__name__ == "KilledWorker"
 
 
 def _without_secrets(estimator: Any) -> Any:
@@ -451,6 +461,10 @@ def _without_secrets(estimator: Any) -> Any:
     for name in ("ledger", "dataset", "insecure_seed"):
         if hasattr(twin, name):
             setattr(twin, name, None)
+    if getattr(twin, "catalogue", None) is not None:
+        from tacit.factor.ratings.table import as_ids
+
+        twin.catalogue = as_ids(twin.catalogue, "catalogue")  # a long list is copied once per partition: an array, fast
     twin.set_params(verbose=False)  # the driver tells
     return twin
 

@@ -42,12 +42,12 @@ class Journal:
         """Whether a run can be resumed."""
         return self._folder is not None
 
-    def begin(self, estimator: Any, partitions: int, threads: int) -> None:
-        """Begin a run, or take up the one in the folder if it is the same."""
+    def begin(self, estimator: Any, data: str) -> None:
+        """Begin a run, or take up the one in the folder if it is the same; `data` says what is read, and how."""
         if self._folder is None:
             return
         shown = repr(sorted((name, repr(value)) for name, value in estimator._public_parameters().items()))
-        purpose = hashlib.sha256(f"{type(estimator).__name__} {shown} {partitions} {threads}".encode()).hexdigest()
+        purpose = hashlib.sha256(f"{type(estimator).__name__} {shown} {data}".encode()).hexdigest()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         state = self._folder / STATE
         if not state.exists():
@@ -56,7 +56,7 @@ class Journal:
         found = json.loads(state.read_text(encoding="utf-8"))
         if found["purpose"] != purpose:
             raise InvalidInputError(
-                "the checkpoint of a run with the same estimator, settings, threads and number of partitions",
+                "the checkpoint of a run with the same estimator, settings, threads and partitions",
                 words("that of another one"),
                 "Use another folder for each run, or delete this one, whose answers stay charged.",
             )

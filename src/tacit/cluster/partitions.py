@@ -47,8 +47,13 @@ class Block(Undisclosed):
     by_place: bool = False
 
 
-def sources_of(data: Any, client: Any, *, ratings: bool, blocks: int = 1, by_place: bool = False) -> list[Any]:
-    """Return one source per partition: a path, a block of a file, or the future of a part of a collection."""
+def sources_of(
+    data: Any, client: Any, *, by_user: str | None = None, blocks: int = 1, by_place: bool = False
+) -> list[Any]:
+    """Return one source per partition: a path, a block of a file, or the future of a part of a collection.
+
+    `by_user` is the column of the users, whose ratings must be together: a collection is shuffled by it.
+    """
     if is_dask(data):
         from distributed import futures_of
 
@@ -56,15 +61,24 @@ def sources_of(data: Any, client: Any, *, ratings: bool, blocks: int = 1, by_pla
             raise InvalidInputError(
                 "blocks=1 for a Dask collection", parameter(blocks), "Repartition it: it has parts already."
             )
-        collection = data.shuffle("user") if ratings else data
-        if not ratings and getattr(collection, "ndim", 2) == 2 and hasattr(collection, "rechunk"):
-            collection = collection.rechunk({1: -1})  # whole rows
+        if by_user is None:
+            whole_rows = hasattr(data, "rechunk") and getattr(data, "ndim", 2) == 2
+            collection = data.rechunk({1: -1}) if whole_rows else data
+        elif by_user in getattr(data, "columns", ()):
+            collection = data.shuffle(by_user)
+        else:
+            raise InvalidInputError(
+                f"a Dask data frame with a column {by_user!r}",
+                words("none"),
+                "Name the columns of users, items and ratings: columns=.",
+            )
         kept = client.persist(collection)
         return sorted(futures_of(kept), key=lambda future: _number(future.key))
     paths = partition_paths(data)
     if blocks == 1:
         return list(paths)
-    return [Block(path, number, blocks, by_place and not ratings) for path in paths for number in range(blocks)]
+    by_place = by_place and by_user is None
+    return [Block(path, number, blocks, by_place) for path in paths for number in range(blocks)]
 
 
 def partition_paths(data: str | Sequence[Any]) -> list[str]:
@@ -241,29 +255,27 @@ class RatingReader:
         What the estimator calls them.
     item_type : {"integer", "text"}, optional
         Of the catalogue's ids: the items are read as such, whatever else is in the file.
+    compact : bool
+        For a fit, which stays in memory: number the users, and use half as many bytes where no number changes.
     """
 
     columns: tuple[str, ...] = ("user", "item", "rating")
     names: tuple[str, ...] = ("user", "item", "rating")
     item_type: str | None = None
+    compact: bool = False
 
     def __call__(self, source: Any) -> Loaded:
         """Return the ratings as a data frame."""
         path = source.path if isinstance(source, Block) else source
         if not isinstance(path, str):
+            self._check_columns(source.columns, "the data frame")
             frame = source[list(self.columns)]
             return Loaded((frame.rename(columns=dict(zip(self.columns, self.names, strict=True))),), len(frame))
         import polars as pl
 
         from tacit.data.files import as_item_type, read_columns, read_frame, scan_frame
 
-        missing = [name for name in self.columns if name not in read_columns(path)]
-        if missing:
-            raise InvalidInputError(
-                f"the columns {', '.join(self.columns)} in {Path(path).name}",
-                words(f"no column {', '.join(missing)}"),
-                "Rename the columns, or name those of the files.",
-            )
+        self._check_columns(read_columns(path), Path(path).name)
         # ids are text: whether 07 and 7 are one user must not depend on the other ids of a partition
         text = self.columns[:1] if self.item_type is None else self.columns[:2]
         if isinstance(source, Block):
@@ -277,7 +289,41 @@ class RatingReader:
         frame = frame.rename(dict(zip(self.columns, self.names, strict=True)))
         if self.item_type is not None:
             frame = frame.with_columns(as_item_type(frame["item"], self.item_type))
+        if self.compact and frame.height:
+            frame = frame.with_columns(frame["user"].rank("dense").cast(pl.Int32), *map(_halved, frame[:, 1:]))
         return Loaded((frame,), frame.height)
+
+    def users(self, source: Any) -> Any:
+        """Return the users of the ratings of a partition, and read nothing else of a Parquet file."""
+        path = source.path if isinstance(source, Block) else source
+        if isinstance(source, Block) or not path.lower().endswith(".parquet"):
+            return self(source).arguments[0]["user"]
+        from tacit.data.files import read_columns, read_frame
+
+        self._check_columns(read_columns(path), Path(path).name)
+        return read_frame(path, columns=self.columns[:1])[self.columns[0]]
+
+    def _check_columns(self, found: Any, where: str) -> None:
+        missing = [name for name in self.columns if name not in found]
+        if missing:
+            raise InvalidInputError(
+                f"the columns {', '.join(self.columns)} in {where}",
+                words(f"no column {', '.join(missing)}"),
+                "Rename the columns, or name those of the files.",
+            )
+
+
+def _halved(column: Any) -> Any:
+    """Return a polars series of numbers in 32 bits if they are the same there, and others as they are."""
+    import polars as pl
+
+    if column.dtype.is_integer():
+        fits = column.null_count() == 0 and column.min() > -(2**30) and column.max() < 2**30
+        return column.cast(pl.Int32) if fits else column
+    if column.dtype != pl.Float64:
+        return column
+    small = column.cast(pl.Float32)
+    return small if bool((small.cast(pl.Float64) == column).all()) else column
 
 
 def hashed(ids: Any) -> Any:
@@ -306,8 +352,7 @@ def check_units_apart(client: Any, sources: Sequence[Any], read: RatingReader) -
 
 def users_by_range(read: RatingReader, source: Any) -> list[NDArray[np.uint64]]:
     """Return a hash per user of a partition, in parts by its value."""
-    (frame,) = read(source).arguments
-    hashes = np.unique(hashed(frame["user"]).to_numpy())
+    hashes = hashed(read.users(source).unique()).to_numpy()
     return [hashes[hashes % HASH_RANGES == part] for part in range(HASH_RANGES)]
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from typing import Any
 
 from tacit.cluster.driver import OnRound, drive
-from tacit.cluster.partitions import RatingReader, RowReader, check_units_apart, sources_of
-from tacit.errors import InvalidInputError, TacitError, kind_of, words
+from tacit.cluster.here import Here, working_here
+from tacit.cluster.partitions import RatingReader, RowReader, check_units_apart, partition_paths, sources_of
+from tacit.errors import InvalidInputError, ProtocolError, TacitError, kind_of, words
+from tacit.estimators.input import is_dask
 from tacit.estimators.registry import ESTIMATORS, RATINGS, RECORDS, RELATIONS
 from tacit.validation import check_count
 
@@ -18,6 +21,8 @@ NO_PROGRAMS = ("ImplicitRecommender", "LocalCountFactorization", "Recommender")
 """Estimators that are no programs over a channel."""
 INTERACTIONS = ("PrivateImplicitRecommender",)
 """Estimators of interactions, whose third column is a weight, and is not needed."""
+SMALL_BYTES = 32 * 2**20
+"""Files of less than this are fitted in this process: a cluster takes some seconds to start."""
 
 
 class MissingDaskError(TacitError, ImportError):
@@ -50,7 +55,8 @@ def run_on(
     Parameters
     ----------
     client : distributed.Client or None
-        The cluster. None starts one process per core of this machine, for this fit.
+        The cluster. None starts one process per core of this machine, for this fit; files of less than 32 MB together are
+        fitted in this process, with the same result, unless `workers` or `dashboard` is given.
     estimator : estimator
         Any that runs its programs over a channel. Its ledger, if it has one, is charged by the driver; `dataset` must name
         the account, because the driver does not see the data.
@@ -106,17 +112,26 @@ def run_on(
     ratings, by_place = entry.data == RATINGS, getattr(estimator, "adjacency", "") == "replace-one"
     read: Any
     if ratings:
+        if estimator.catalogue is None:
+            raise InvalidInputError(
+                "a catalogue of all items, for ratings in partitions",
+                words("none"),
+                "Give catalogue=: no partition knows the items of the others.",
+            )
         names = ("user", "item", "weight" if name in INTERACTIONS else "rating")
         chosen = tuple(columns or (names[:2] if name in INTERACTIONS else names))
-        read = RatingReader(chosen, names[: len(chosen)], item_type)
+        read = RatingReader(chosen, names[: len(chosen)], item_type, compact=True)
     else:
         terms = None if vocabulary is None else tuple(vocabulary)
         read = RowReader(target, terms, unit_rows, as_table=entry.data == RECORDS)
-    with estimator._fitting(), cluster_of(client, workers, dashboard=dashboard) as cluster:
+    by_user = chosen[0] if ratings else None
+    small = workers is None and not dashboard and is_small(partitions)
+    with estimator._fitting(), cluster_of(client, workers, dashboard=dashboard, small=small) as cluster:
+        check_workers(cluster)
         sources = sources_of(
-            partitions, cluster, ratings=ratings, blocks=check_count(blocks, "blocks"), by_place=by_place
+            partitions, cluster, by_user=by_user, blocks=check_count(blocks, "blocks"), by_place=by_place
         )
-        if ratings:
+        if ratings and not is_dask(partitions):  # which was shuffled by user
             check_units_apart(cluster, sources, read)
         return drive(
             cluster,
@@ -131,9 +146,47 @@ def run_on(
         )
 
 
+def is_small(partitions: Any) -> bool:
+    """Whether the data is in files that are fitted sooner than a cluster starts."""
+    return not is_dask(partitions) and sum(os.path.getsize(path) for path in partition_paths(partitions)) < SMALL_BYTES
+
+
+def check_workers(client: Any) -> None:
+    """Raise unless every worker has this version of tacit; the function is sent as it is, for workers that have none."""
+    if isinstance(client, Here):
+        return
+
+    def found() -> str:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return str(version("tacit"))
+        except PackageNotFoundError:
+            return "none"
+
+    own = version("tacit")
+    with suppress(OSError):  # a worker that went away
+        others = sorted(set(client.run(found, on_error="ignore").values()) - {own})
+        if others:
+            raise ProtocolError(
+                f"tacit {own} on every worker, as on the driver",
+                words(f"{', '.join(others)} on some"),
+                "Install the same version everywhere.",
+            )
+
+
 @contextmanager
-def cluster_of(client: Any, workers: int | None = None, *, dashboard: bool = False) -> Iterator[Any]:
-    """Yield the client, or that of a cluster on this machine which ends with the block; text is a scheduler's address."""
+def cluster_of(
+    client: Any, workers: int | None = None, *, dashboard: bool = False, small: bool = False
+) -> Iterator[Any]:
+    """Yield the client, or that of a cluster on this machine which ends with the block; text is a scheduler's address.
+
+    Where no client is given, `small` data is fitted in this process.
+    """
+    if client is None and small:
+        with working_here() as here:
+            yield here
+        return
     if client is not None and not isinstance(client, str):
         yield client
         return

@@ -14,9 +14,11 @@ from __future__ import annotations
 import hashlib
 import queue
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,8 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import keyed_generator
 
 Arrays = Mapping[str, NDArray[Any]]
+AT_DRIVER = "the noise is added at the driver"
+"""Why the fit of a partition has no guarantee of its own."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,6 +136,9 @@ class Contribution(Undisclosed):
         At the end: the released attributes of the estimator.
     concluded : tuple of ndarray
         At the end: what the runs of the fit call public, in short (`lengths_of`).
+    guarantee : Guarantee, optional
+        At the end: that of the partition's fit. It holds nothing, for the reason `AT_DRIVER`, and has the assumptions that the
+        estimator makes; an estimator whose method protects nothing says so.
     label : str
         The name of the partition, or of the first one.
     columns : tuple of str, optional
@@ -144,6 +151,7 @@ class Contribution(Undisclosed):
     units: int = 0
     released: dict[str, Any] | None = None
     concluded: tuple[NDArray[np.float64], ...] = ()
+    guarantee: Guarantee | None = None
     label: str = ""
     columns: tuple[str, ...] | None = None
 
@@ -152,6 +160,16 @@ def label_of(number: int, source: Any) -> str:
     """Return the name of a partition for messages: that of its file, if it is one."""
     path = getattr(source, "path", source)
     return Path(path).name if isinstance(path, str) else f"partition {number + 1}"
+
+
+def described(source: Any) -> str:
+    """Return what tells a partition from another one without reading it: the name and size of its file, and its block."""
+    path = getattr(source, "path", source)
+    if not isinstance(path, str):
+        return "a part of a collection"
+    of = f"block {source.number} of {source.of} {source.by_place}" if source is not path else "all"
+    size = Path(path).stat().st_size if Path(path).exists() else 0
+    return f"{Path(path).name} {size} {of}"
 
 
 class _AbandonedError(Exception):
@@ -207,9 +225,9 @@ class PartitionFit:
             released = {name: vars(fitted)[name] for name in fitted._released if name in vars(fitted)}
             header = Header(self._channels, "end", tuple(map(repr, lengths_of(released).tolist())))
             ended = Contribution(header, released=released, concluded=tuple(self._concluded), label=self._label)
-            self._posted.put((self._asked, ended, {}))
+            self._posted.put((self._asked, replace(ended, guarantee=fitted.guarantee_), {}))
         except _AbandonedError:
-            pass
+            self._posted.put(LostStateError())  # for a task that is waiting
         except InvalidInputError as error:
             named = error.expected if self._label in error.expected else f"{error.expected} in {self._label}"
             self._posted.put(InvalidInputError(named, words(error.got), error.fix))
@@ -294,7 +312,7 @@ class _Relay:
 
     @property
     def guarantee(self) -> Guarantee:
-        return Guarantee.none("the noise is added at the driver")
+        return Guarantee.none(AT_DRIVER)
 
 
 def _fresh(estimator: Any) -> Any:
@@ -309,13 +327,16 @@ def _largest(arrays: Arrays) -> dict[str, float]:
 
 @dataclass
 class _Run:
+    spec: FitSpec
+    used: float = field(default_factory=time.monotonic)
+    """When a task last needed it."""
     answers: list[Any] = field(default_factory=list)
     fits: dict[int, PartitionFit] = field(default_factory=dict)
     waiting: dict[int, tuple[int, Contribution, Arrays]] = field(default_factory=dict)
     """What fits that were dropped from memory waited for when they were."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def at(self, spec: FitSpec, number: int, source: Any, place: int) -> tuple[Contribution, Arrays]:
+    def at(self, number: int, source: Any, place: int) -> tuple[Contribution, Arrays]:
         """Return what the fit of a partition waits for after the first `place` answers.
 
         All but the last of the partitions that may stay in memory do stay. The others take turns in the last place: their fits
@@ -323,9 +344,10 @@ class _Run:
         """
         if number in self.waiting and self.waiting[number][0] == place:
             return self.waiting[number][1:]
-        fit = self.fits.get(number) or PartitionFit(spec, number, source)
+        fit = self.fits.get(number) or PartitionFit(self.spec, number, source)
         found = fit.at(place, self.answers)
-        if number in self.fits or spec.resident is None or len(self.fits) < spec.resident - 1:
+        resident = self.spec.resident
+        if number in self.fits or resident is None or len(self.fits) < resident - 1:
             self.fits[number] = fit
         else:
             fit.abandon()
@@ -336,14 +358,20 @@ class _Run:
 
 _RUNS: dict[str, _Run] = {}
 """By identity: what this process holds of the runs that it takes part in."""
+IDLE_SECONDS = 600.0
+"""When another run begins, a run that no task has needed for so long is dropped: its driver was killed, and could not say so.
+A driver that was only slow gives its workers everything again."""
 
 
-def advance(spec: FitSpec, place: int, known: int, answers: Sequence[Any], sources: Mapping[int, Any]) -> Contribution:
+def advance(
+    run: str, place: int, known: int, answers: Sequence[Any], sources: Mapping[int, Any], spec: FitSpec | None = None
+) -> Contribution:
     """Bring the fits of these partitions to their ask number `place`, and return what they add together.
 
     Parameters
     ----------
-    spec : FitSpec
+    run : str
+        The identity of the run.
     place : int
         Number of answers so far.
     known : int
@@ -351,39 +379,54 @@ def advance(spec: FitSpec, place: int, known: int, answers: Sequence[Any], sourc
     answers : sequence
     sources : mapping of int to object
         The partitions of this worker, by number.
+    spec : FitSpec, optional
+        Not given to a worker that has it.
     """
-    return _added(contribution for contribution, _ in _at(spec, place, known, answers, sources))
+    return _added(contribution for contribution, _ in _at(run, place, known, answers, sources, spec))
 
 
-def encode(spec: FitSpec, place: int, sources: Mapping[int, Any], grids: Mapping[str, Grid]) -> Contribution:
+def encode(run: str, place: int, sources: Mapping[int, Any], grids: Mapping[str, Grid]) -> Contribution:
     """Return the sum of the waiting arrays of a channel without noise, on grids that suit all workers."""
     return _added(
         replace(part, integers={name: grids[name].encode(array) for name, array in arrays.items()}, largest={})
-        for part, arrays in _at(spec, place, place, (), sources)
+        for part, arrays in _at(run, place, place, (), sources)
     )
 
 
 def _at(
-    spec: FitSpec, place: int, known: int, answers: Sequence[Any], sources: Mapping[int, Any]
+    run: str, place: int, known: int, answers: Sequence[Any], sources: Mapping[int, Any], spec: FitSpec | None = None
 ) -> Iterator[tuple[Contribution, Arrays]]:
     """Yield what each of the fits waits for: one fit after the other, so that one at a time needs memory to work in."""
-    from importlib.metadata import version
+    held = _held(run, spec)
+    with held.lock:
+        if not held.fits:
+            _limit_threads(held.spec.threads)
+        if known > len(held.answers):  # this worker was restarted under the same address
+            raise LostStateError
+        held.answers[known:] = answers
+        for number, source in sources.items():
+            held.used = time.monotonic()
+            yield held.at(number, source, place)
+        held.used = time.monotonic()
 
+
+def _held(run: str, spec: FitSpec | None) -> _Run:
+    """Return what this process holds of a run; begin to hold it if it does not, and drop runs whose driver is gone."""
+    if run in _RUNS:
+        return _RUNS[run]
+    if spec is None:  # this worker was restarted under the same address
+        raise LostStateError
     if version("tacit") != spec.version:
         raise ProtocolError(
             f"tacit {spec.version} on every worker, as on the driver",
             words(f"tacit {version('tacit')}"),
             "Install the same version everywhere.",
         )
-    run = _RUNS.setdefault(spec.run, _Run())
-    with run.lock:
-        if not run.fits:
-            _limit_threads(spec.threads)
-        if known > len(run.answers):  # this worker was restarted under the same address
-            raise LostStateError
-        run.answers[known:] = answers
-        for number, source in sources.items():
-            yield run.at(spec, number, source, place)
+    identity, now = run.split("-", maxsplit=1)[0], time.monotonic()
+    for other, held in list(_RUNS.items()):
+        if other.split("-")[0] == identity or now - held.used > IDLE_SECONDS:
+            forget(other)
+    return _RUNS.setdefault(run, _Run(spec))
 
 
 def _added(parts: Iterator[Contribution]) -> Contribution:
@@ -414,7 +457,8 @@ class LostStateError(Exception):
 
 def forget(run: str) -> None:
     """Drop everything that this process holds of a run."""
-    for fit in _RUNS.pop(run, _Run()).fits.values():
+    held = _RUNS.pop(run, None)
+    for fit in [] if held is None else held.fits.values():
         fit.abandon()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -63,10 +64,18 @@ def reading(what: Path | str, kind: str, *failures: type[BaseException], fix: st
 
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+MARKS_OF_EMPTY_CELLS = ("NA", "N/A", "NaN", "nan", "null", "NULL")
+"""What other programs write into an empty cell of a column of numbers. In a column of names, NA is a name."""
+LONGEST_FIRST_LINE = 1 << 20
 
 
 def read_frame(
-    path: str | Path, *, as_text: bool = False, text: Sequence[str] = (), max_rows: int | None = None
+    path: str | Path,
+    *,
+    as_text: bool = False,
+    text: Sequence[str] = (),
+    max_rows: int | None = None,
+    columns: Sequence[str] | None = None,
 ) -> pl.DataFrame:
     """Read a CSV (also compressed), TSV or Parquet file with named columns.
 
@@ -81,6 +90,8 @@ def read_frame(
         Columns of a CSV or TSV file to read as text, such as ids; the others are inferred.
     max_rows : int, optional
         Read at most this many rows of a CSV or TSV file.
+    columns : sequence of str, optional
+        Read these columns of a Parquet file; all, if not given.
     """
     import polars as pl
 
@@ -90,14 +101,14 @@ def read_frame(
         # a damaged file can make the reader panic, which is neither a PolarsError nor an Exception
         with reading(file, "a table in Parquet", pl.exceptions.PolarsError, pl.exceptions.PanicException):
             # memory_map=False: the numbers must not change if the file is changed or removed
-            return pl.read_parquet(file, memory_map=False, hive_partitioning=False)
+            chosen = None if columns is None else list(columns)
+            return pl.read_parquet(file, columns=chosen, memory_map=False, hive_partitioning=False)
     if name.endswith((".csv", ".csv.gz", ".tsv")):
         with reading(file, "a table in CSV with column names in its first line", pl.exceptions.PolarsError):
             # infer the type of a column from all lines, not from the first hundred
-            separator = "\t" if name.endswith(".tsv") else ","
             table = pl.read_csv(
                 file,
-                separator=separator,
+                separator=_separator(file),
                 infer_schema=not as_text,
                 infer_schema_length=None,
                 schema_overrides=_as_text(file, text),
@@ -110,10 +121,39 @@ def read_frame(
                 "Add a line with names, so that the first record is not read as names. A name must not be a number, unless "
                 "the columns are numbered from 0 or 1.",
             )
-        return table
+        return table if as_text else _without_marks(table, text)
     raise InvalidInputError(
         "a file that ends in .csv, .csv.gz, .tsv or .parquet", parameter(str(file)), "Convert it to one of these."
     )
+
+
+def _separator(file: Path) -> str:
+    """Return what separates the cells of a CSV or TSV file: a comma, unless its first line has none but another separator."""
+    if file.name.lower().endswith(".tsv"):
+        return "\t"
+    opened = gzip.open if file.name.lower().endswith(".gz") else open
+    with opened(file, "rb") as stream:
+        names = stream.readline(LONGEST_FIRST_LINE)
+    others = [mark for mark in (";", "\t", "|") if mark.encode() in names]
+    return others[0] if others and b"," not in names else ","
+
+
+def _without_marks(table: pl.DataFrame, text: Sequence[str]) -> pl.DataFrame:
+    """Return the table with numbers in columns that hold only numbers and marks of empty cells."""
+    import polars as pl
+
+    read = {}
+    for name in (name for name, kind in table.schema.items() if kind == pl.String and name not in text):
+        cells = table[name].str.strip_chars()
+        known = cells.set(cells.is_in(MARKS_OF_EMPTY_CELLS), None)
+        if known.null_count() == cells.null_count() or known.null_count() == len(known):
+            continue
+        for kind in (pl.Int64, pl.Float64):
+            numbers = known.cast(kind, strict=False)
+            if numbers.null_count() == known.null_count():
+                read[name] = numbers
+                break
+    return table.with_columns(**read)
 
 
 def _as_text(file: Path, columns: Sequence[str]) -> dict[str, Any]:
@@ -142,9 +182,8 @@ def scan_frame(path: str | Path, rows: int, *, text: Sequence[str] = ()) -> Iter
         if name.endswith(".parquet"):
             scanned = pl.scan_parquet(file, hive_partitioning=False)
         else:
-            separator = "\t" if name.endswith(".tsv") else ","
             scanned = pl.scan_csv(
-                file, separator=separator, infer_schema_length=None, schema_overrides=_as_text(file, text)
+                file, separator=_separator(file), infer_schema_length=None, schema_overrides=_as_text(file, text)
             )
         if _looks_like_a_record(scanned.collect_schema().names()):
             raise ValueError

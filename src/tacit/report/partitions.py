@@ -10,7 +10,7 @@ from typing import Any
 from tacit.channel.noisy import FLOAT_UNIT
 from tacit.cluster import Progress, run_on
 from tacit.cluster.driver import dashboard_of
-from tacit.cluster.run import cluster_of
+from tacit.cluster.run import cluster_of, is_small
 from tacit.report.page import Report
 from tacit.report.result import FitResult
 
@@ -123,9 +123,11 @@ def fit_partitions(
         seen.append(now)
         say(str(now))
 
-    with cluster_of(client, workers, dashboard=dashboard) as cluster:
+    small = client is None and workers is None and not dashboard and is_small(partitions)
+    with cluster_of(client, workers, dashboard=dashboard, small=small) as cluster:
         address = dashboard_of(cluster) if dashboard or client is not None else None
-        say(f"cluster ready, dashboard {address}" if address else "cluster ready")
+        ready = "small data: fitted in this process" if small else "cluster ready"
+        say(f"{ready}, dashboard {address}" if address else ready)
         model = run_on(cluster, estimator, partitions, on_round=on_round, **settings)
     if assumptions and model.guarantee_.holds:
         model.extend_guarantee(*assumptions)

@@ -119,7 +119,8 @@ def rating_nmf_program(
     first = yield Sum(
         counts=np.bincount(table.columns, minlength=n_items), moments=[len(table.values), table.values.sum()]
     )
-    level = math.sqrt(max(first.moments[1] / first.moments[0], 0.0) / n_factors)
+    mean = float(first.moments[1] / first.moments[0])
+    level = math.sqrt(max(mean, 0.0) / n_factors)
     items = level * np.random.default_rng(random_state).uniform(0.5, 1.5, (n_items, n_factors))
     users = np.full((len(table.users), n_factors), level)
     by_item = np.argsort(table.columns, kind="stable")
@@ -135,7 +136,7 @@ def rating_nmf_program(
             part = slice(block.start, block.stop)
             descend_packed(total.grams, total.linears, ridge[part], items[part], ROW_SWEEPS)
     side = NonNegativeSide(0.0, np.zeros(n_items), items, items[:0], np.ones(n_factors + 1), penalty)
-    return Outcome(side.public())
+    return Outcome({**side.public(), "rating_mean": mean})
 
 
 class NonNegativeRatings:
@@ -162,6 +163,8 @@ class RatingNMF(NonNegativeRatings, RatingModel):
         On the squared norm of the factors, for each rating.
     rating_range : tuple of float, optional
         The least and greatest rating, not below 0; those of the data if not given.
+    catalogue : sequence of ids, optional
+        All items, rated or not; the rated items if not given. Data in partitions needs it.
     random_state : int, default=0
         Seed of the random start.
     verbose : bool, default=False
@@ -180,6 +183,7 @@ class RatingNMF(NonNegativeRatings, RatingModel):
     n_factors: int = public(default=10, kw_only=False)
     sweeps: int = public(default=30)
     penalty: float = public(default=0.05)
+    catalogue: Any = public(default=None)
     random_state: int = public(default=0)
     rating_mean_: float = released()
 
@@ -190,7 +194,7 @@ class RatingNMF(NonNegativeRatings, RatingModel):
         check_count(self.sweeps, "sweeps")
         check_positive(self.penalty, "penalty")
         check_seed(self.random_state)
-        table = read_ratings(users, items, ratings, rating_range=bounds)
+        table = read_ratings(users, items, ratings, rating_range=bounds, catalogue=self.catalogue)
         least, greatest = bounds if bounds is not None else (table.values.min(), table.values.max())
         if least < 0:
             raise InvalidInputError(
@@ -204,7 +208,7 @@ class RatingNMF(NonNegativeRatings, RatingModel):
             random_state=self.random_state,
         )
         outcome = run(program, Clear())
-        self.rating_mean_ = float(table.values.mean())
+        self.rating_mean_ = outcome.public["rating_mean"]
         self.n_duplicates_ = table.duplicates
         self.guarantee_ = Guarantee.none("the items' factors were computed from the ratings without noise")
         self._keep(NonNegativeSide.learned(outcome), table, least, greatest)

@@ -1,0 +1,239 @@
+"""Small files are fitted in this process: the same partitions, totals, guarantee and checkpoint as on a cluster, without Dask."""
+
+import sys
+import time
+import warnings
+
+import numpy as np
+import polars as pl
+import pytest
+from threadpoolctl import threadpool_info
+
+import tacit
+from tacit.cluster import run, worker
+from tacit.cluster.driver import ONE_PARTITION, _without_secrets
+from tacit.cluster.here import Here
+from tacit.cluster.partitions import Block, RatingReader, users_by_range
+from tacit.cluster.worker import FitSpec, LostStateError, PartitionFit, advance, forget
+from tacit.data import make_images, make_ratings
+from tacit.errors import InvalidInputError, PrivacyWarning, ProtocolError
+from tacit.factor import kernels
+from tacit.privacy import Ledger
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+IMAGES = make_images(120, side=6, n_parts=3).images
+STARS = make_ratings(90, 12, ratings_per_user=6, random_state=1)
+FRAME = pl.DataFrame({"user": STARS.users, "item": STARS.items, "rating": STARS.ratings}).sort("user")
+CATALOGUE = list(range(12))
+
+
+@pytest.fixture
+def rows(tmp_path):
+    for place, part in enumerate(np.array_split(IMAGES, 3)):
+        np.save(tmp_path / f"rows{place}.npy", part)
+    return str(tmp_path / "rows*.npy")
+
+
+@pytest.fixture
+def ratings(tmp_path):
+    for place in range(3):
+        FRAME.filter(pl.col("user") % 3 == place).write_parquet(tmp_path / f"ratings{place}.parquet")
+    return str(tmp_path / "ratings*.parquet")
+
+
+def moments(**settings):
+    return tacit.PrivateMoments(epsilon=1.0, insecure_seed=3, **settings)
+
+
+@pytest.mark.slow
+def test_the_same_bits_as_on_a_cluster(client, rows):
+    here, there = moments().fit(rows), run.run_on(client, moments(), rows)
+    assert here.mean_.tobytes() == there.mean_.tobytes()
+    plain, cluster = tacit.NMF(2, max_iter=4).fit(rows), run.run_on(client, tacit.NMF(2, max_iter=4), rows)
+    assert plain.components_.tobytes() == cluster.components_.tobytes()
+
+
+def test_no_cluster_is_started_for_small_files(rows, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert tacit.PrivateMoments(epsilon=1.0).fit(rows).guarantee_.holds
+    monkeypatch.setattr(run, "SMALL_BYTES", 100)
+    with pytest.raises(run.MissingDaskError, match="Install it"):
+        tacit.PrivateMoments(epsilon=1.0).fit(rows)
+
+
+def test_this_process_keeps_its_threads_and_its_warnings(rows, monkeypatch):
+    monkeypatch.setattr(kernels, "THREADS", 7)
+    before = [one["num_threads"] for one in threadpool_info()]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        moments().fit(rows)
+        warnings.warn("later", PrivacyWarning, stacklevel=1)
+    assert kernels.THREADS == 7
+    assert [one["num_threads"] for one in threadpool_info()] == before
+    assert str(caught[-1].message) == "later", "they are not ignored after the fit"
+    assert sum("insecure_seed" in str(one.message) for one in caught) <= 1, "no partition repeats it"
+
+
+# ------------------------------------------------------------------------------------------------------ the guarantee
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model",
+    [
+        tacit.PrivateRecommender(2, epsilon=5.0, catalogue=CATALOGUE),
+        tacit.PrivateRatingNMF(2, epsilon=5.0, catalogue=CATALOGUE),
+        tacit.PrivateImplicitRecommender(epsilon=5.0, catalogue=CATALOGUE),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_the_guarantee_assumes_what_that_of_one_fit_does(model, ratings):
+    from sklearn.base import clone
+
+    frame = FRAME.select("user", "item") if isinstance(model, tacit.PrivateImplicitRecommender) else FRAME
+    found, whole = clone(model).fit(ratings).guarantee_, clone(model).fit(frame).guarantee_
+    assert any("is public" in assumption for assumption in whole.assumptions)
+    assert found.assumptions == (*whole.assumptions, ONE_PARTITION)
+    assert found.epsilon == pytest.approx(whole.epsilon, rel=1e-3)
+    assert (found.delta, found.unit) == (whole.delta, whole.unit)
+
+
+def test_an_estimator_without_privacy_says_so_itself(ratings, rows):
+    model = tacit.RatingNMF(2, sweeps=3, rating_range=(1, 5), catalogue=CATALOGUE).fit(ratings)
+    assert model.guarantee_ == tacit.RatingNMF(2, sweeps=3).fit(FRAME).guarantee_
+    assert tacit.NMF(2, max_iter=2).fit(rows).guarantee_ == tacit.NMF(2, max_iter=2).fit(IMAGES).guarantee_
+
+
+# ------------------------------------------------------------------------------------------------------------ ratings
+
+
+def test_non_negative_factors_of_ratings_in_partitions(ratings):
+    settings = {"sweeps": 5, "rating_range": (1, 5), "catalogue": [*CATALOGUE, 99]}
+    found, whole = tacit.RatingNMF(2, **settings).fit(ratings), tacit.RatingNMF(2, **settings).fit(FRAME)
+    np.testing.assert_allclose(found.item_factors_, whole.item_factors_, atol=1e-6)
+    assert found.rating_mean_ == pytest.approx(FRAME["rating"].mean()), "that of all partitions, not of the first"
+    assert found.item_ids_.tolist() == [*CATALOGUE, 99]
+
+
+def test_ratings_in_partitions_need_a_catalogue(ratings):
+    for model in (tacit.PrivateRecommender(2, epsilon=1.0), tacit.RatingNMF(2)):
+        with pytest.raises(InvalidInputError, match="catalogue of all items, for ratings in partitions"):
+            model.fit(ratings)
+
+
+def test_workers_get_a_long_catalogue_as_an_array():
+    """scikit-learn copies a list element by element, for every partition."""
+    for listed in (CATALOGUE, ["b", "a"], [1, "a"]):
+        sent = _without_secrets(tacit.PrivateRecommender(2, epsilon=1.0, catalogue=listed)).catalogue
+        assert isinstance(sent, np.ndarray)
+        assert sent.tolist() == listed
+
+
+def test_a_compact_table_has_the_same_numbers(tmp_path):
+    frame = pl.DataFrame(
+        {"user": ["b", "a", "b", "c"], "item": [5, 2**40, -3, 5], "rating": [0.5, 0.1, 3.0, 4.0], "note": "x"}
+    )
+    frame.write_parquet(tmp_path / "r.parquet")
+    (found,) = RatingReader(compact=True)(str(tmp_path / "r.parquet")).arguments
+    assert found["user"].to_list() == [2, 1, 2, 3], "numbered in the order of their ids"
+    assert found["item"].to_list() == frame["item"].to_list()
+    assert found["rating"].to_list() == frame["rating"].to_list()
+    frame.filter(pl.col("user") != "a").write_parquet(tmp_path / "s.parquet")
+    (smaller,) = RatingReader(compact=True)(str(tmp_path / "s.parquet")).arguments
+    assert smaller.schema == {"user": pl.Int32, "item": pl.Int32, "rating": pl.Float32}
+
+
+def test_users_are_compared_without_reading_their_ratings(ratings, tmp_path, monkeypatch):
+    reader, path = RatingReader(), str(tmp_path / "ratings0.parquet")
+    whole = FRAME.filter(pl.col("user") % 3 == 0)
+    assert sum(map(len, users_by_range(reader, path))) == whole["user"].n_unique()
+    whole.write_csv(tmp_path / "r.csv")
+    text = [part.tolist() for part in users_by_range(reader, str(tmp_path / "r.csv"))]
+    assert [sorted(part) for part in text] == [sorted(part.tolist()) for part in users_by_range(reader, path)]
+    blocks = [users_by_range(reader, Block(path, number, 2)) for number in range(2)]
+    assert sum(len(part) for block in blocks for part in block) == whole["user"].n_unique()
+    whole.rename({"rating": "stars"}).write_parquet(tmp_path / "odd.parquet")
+    with pytest.raises(InvalidInputError, match=r"odd\.parquet; got no column rating"):
+        users_by_range(reader, str(tmp_path / "odd.parquet"))
+
+
+# ------------------------------------------------------------------------------------------- workers, runs, checkpoint
+
+
+def test_every_worker_has_the_version_of_the_driver():
+    class Client:
+        def run(self, function, **settings):
+            assert function() == tacit.__version__, "it needs no tacit to be loaded"
+            return {"a": tacit.__version__, "b": "0.0.9", "c": "none"}
+
+    with pytest.raises(ProtocolError, match=r"got 0\.0\.9, none on some"):
+        run.check_workers(Client())
+
+
+def test_what_a_worker_needs_is_sent_once(rows, monkeypatch):
+    sent, submit = [], Here.submit
+
+    def watch(self, function, *arguments, **settings):
+        sent.extend(type(one) for one in arguments if isinstance(one, FitSpec))
+        return submit(self, function, *arguments, **settings)
+
+    monkeypatch.setattr(Here, "submit", watch)
+    assert len(tacit.NMF(2, max_iter=3).fit(rows).loss_curve_)
+    assert sent == [FitSpec]
+
+
+def spec_of(name, rows):
+    from tacit.cluster.partitions import RowReader
+
+    return FitSpec(name, tacit.NMF(2, max_iter=3), RowReader(), b"", 1, tacit.__version__)
+
+
+def test_runs_of_dead_drivers_are_dropped(rows, monkeypatch):
+    monkeypatch.setattr(worker, "_RUNS", {})
+    sources = {0: rows.replace("*", "0")}
+    for name in ("one-first", "two-first"):
+        advance(name, 0, 0, [], sources, spec_of(name, rows))
+    advance("one-second", 0, 0, [], sources, spec_of("one-second", rows))
+    assert set(worker._RUNS) == {"two-first", "one-second"}, "the same run, of a driver that was started again"
+    with pytest.raises(LostStateError):
+        advance("one-first", 1, 1, [], sources)
+    worker._RUNS["two-first"].used = time.monotonic() - worker.IDLE_SECONDS - 1
+    advance("three-first", 0, 0, [], sources, spec_of("three-first", rows))
+    assert set(worker._RUNS) == {"one-second", "three-first"}
+    for name in list(worker._RUNS):
+        forget(name)
+
+
+def test_a_task_that_waits_for_a_fit_ends_when_the_run_is_forgotten(rows):
+    fit = PartitionFit(spec_of("one-first", rows), 0, rows.replace("*", "0"))
+    fit.abandon()
+    with pytest.raises(LostStateError):
+        fit.at(2, [None, None])
+
+
+class DriverDiedError(Exception):
+    """Injected."""
+
+
+def test_a_checkpoint_is_of_these_files(rows, tmp_path):
+    ledger = Ledger(tmp_path / "budget.db")
+    ledger.open_account("images", epsilon=10.0, delta=1e-5)
+
+    def fit(partitions, **settings):
+        model = tacit.PrivateNMF(
+            2, epsilon=1.0, method="rounds", rounds=2, ledger=tmp_path / "budget.db", dataset="images"
+        )
+        return run.run_on(None, model, partitions, checkpoint=tmp_path / "run", **settings)
+
+    def die(progress):
+        raise DriverDiedError
+
+    with pytest.raises(DriverDiedError):
+        fit(rows, on_round=die)
+    np.save(tmp_path / "more.npy", IMAGES[:9])
+    paths = sorted(tmp_path.glob("rows*.npy"))
+    for partitions, settings in (([*paths[:2], tmp_path / "more.npy"], {}), (rows, {"unit_rows": True})):
+        with pytest.raises(InvalidInputError, match="settings, threads and partitions; got that of another one"):
+            fit(partitions, **settings)
+    assert fit(rows).guarantee_.holds
+    assert len(ledger.history("images")) == 1, "charged once"
