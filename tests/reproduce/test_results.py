@@ -29,6 +29,7 @@ from tacit.reproduce.outcome import (
     SideBySide,
     WordList,
     Words,
+    same_order,
 )
 from tacit.reproduce.pages import QUICK, write_html, write_markdown
 from tacit.reproduce.results import obtain
@@ -68,6 +69,14 @@ def test_evidence_about_a_claim_says_whether_it_holds():
     assert table.headings() == ["x", "stated", "measured", "n", "the claim", "remark"]
     assert [row[-2] for row in table.cells()] == ["does not hold", "holds"]
     assert Outcome.from_json(json.loads(json.dumps(Outcome((table,)).to_json()))).tables == (table,)
+
+
+def test_the_order_of_numbers_is_compared_by_ranks():
+    rows = [Row("x", paper, (ours,), None, "why") for paper, ours in ((1, 10), (2, 30), (3, 20), (4, 90))]
+    (said,) = same_order([*rows, Row("x", None, (5.0,))])
+    assert "over 4 numbers: 0.80" in said
+    assert same_order(rows[:3]) == ()
+    assert same_order([Row("x", 1.0, (float(n),), None, "why") for n in range(9)]) == ()
 
 
 def whole() -> Outcome:

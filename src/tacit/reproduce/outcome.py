@@ -133,6 +133,23 @@ class SideBySide:
         ]
 
 
+def same_order(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Say how far ours has the order of the paper's numbers, for tables of which only the order can be compared.
+
+    Returns nothing for fewer than four numbers, or if all numbers of one side are the same.
+    """
+    from scipy.stats import spearmanr
+
+    compared = [row for row in rows if row.paper is not None and row.ours]
+    paper, ours = np.array([row.paper for row in compared]), np.array([row.mean for row in compared])
+    if len(compared) < 4 or np.ptp(paper) == 0 or np.ptp(ours) == 0:
+        return ()
+    value = float(spearmanr(paper, ours).statistic)
+    return (
+        f"Rank correlation of ours with the paper's, over {len(compared)} numbers: {value:.2f}; 1 is the same order.",
+    )
+
+
 @dataclass(frozen=True)
 class Curve:
     """One curve: `spread` is the standard deviation of each point, or empty; `right` puts it on the axis on the right."""

@@ -18,7 +18,7 @@ from scipy.special import gammaln
 from tacit import LocalCountFactorization, LocallyPrivateCounts, PrivateCoupledFactorization, Relation
 from tacit.errors import Undisclosed
 from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide, same_order
 
 RANK, MEAN, DELTA, RATE = 5, 5.0, 1e-3, 0.2
 SHAPE, SCALE = 0.1, 0.01
@@ -245,4 +245,5 @@ def table_7_1(run: Run) -> Outcome:
                 )
                 rows.append(Row((label[0], method, label[1]), paper, values, None, remark, 3))
     caption = "Table 7.1: log-likelihood; the paper's in 1e5, of cells that it does not state; ours, the mean of a held-out cell"
-    return Outcome((SideBySide(caption, ("hyperparameters", "method", "epsilon"), tuple(rows)),))
+    table = SideBySide(caption, ("hyperparameters", "method", "epsilon"), tuple(rows))
+    return Outcome((table,), verdicts=same_order(rows))

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit import PrivateCoupledFactorization, Relation
 from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide, same_order
 
 RANK, DELTA, CLIP, RATE, EPOCHS = 5, 1e-3, 2.0, 0.02, 6
 """K, delta, G, the sampling ratio and E of section 7.2.1."""
@@ -181,7 +181,8 @@ def table_7_4(run: Run) -> Outcome:
         for epsilon, paper in zip(epsilons, printed, strict=True)
     ]
     caption = "Table 7.4: log-likelihood; the paper's in 1e5, ours the mean of a held-out cell"
-    return Outcome((SideBySide(caption, ("hyperparameters", "epsilon"), tuple(rows)),))
+    table = SideBySide(caption, ("hyperparameters", "epsilon"), tuple(rows))
+    return Outcome((table,), verdicts=same_order(rows))
 
 
 @item(
@@ -230,4 +231,5 @@ def table_7_5(run: Run) -> Outcome:
     figures = [Figure("Figures 7.9a and 7.10: privacy notions, epsilon 1", "sites N", y, at_one)]
     if by_budget:
         figures.append(Figure("Figure 7.9b: CTF-zCDP (user-level) by epsilon", "sites N", y, by_budget))
-    return Outcome((SideBySide(caption, ("method", "epsilon", "N"), tuple(rows)),), tuple(figures))
+    table = SideBySide(caption, ("method", "epsilon", "N"), tuple(rows))
+    return Outcome((table,), tuple(figures), verdicts=same_order(rows))
