@@ -147,6 +147,29 @@ def test_budgets_come_from_a_column_of_the_file(frame, tmp_path):
         assert message in str(found.exception)
 
 
+@pytest.mark.slow
+def test_public_features_help_to_predict_ratings(tmp_path):
+    """Users like one of two genres: at a small epsilon, features find it where noise hides it from single items."""
+    random = np.random.default_rng(0)
+    users, items = np.nonzero(random.random((800, 60)) < 0.3)
+    likes = np.where(items % 2 == users % 2, 4.5, 1.5)
+    ratings = np.clip(likes + 0.3 * random.standard_normal(len(users)), 1, 5)
+    polars.DataFrame({"user": users, "item": items, "rating": ratings}).write_csv(tmp_path / "ratings.csv")
+    genres = ["odd" if item % 2 else "even" for item in range(60)]
+    polars.DataFrame({"item": range(60), "genre": genres}).write_csv(tmp_path / "films.csv")
+    arguments = ["fit", "recommend", tmp_path / "ratings.csv", "--epsilon", 0.3, "--catalogue", tmp_path / "films.csv"]
+    errors = []
+    for name, further in (("with", ("--features", "genre")), ("without", ())):
+        found = invoke(*arguments, *further, "--output", tmp_path / name, "--json")
+        assert found.exit_code == 0, found.exception
+        errors.append(json.loads(found.output)["scores"]["private"]["rmse"])
+    assert errors[0] < 0.7 * errors[1]
+    assert "for lists, fit the high ratings with --implicit" in (tmp_path / "with" / "report.html").read_text()
+    for refused in (["--catalogue", tmp_path / "films.csv"], ["--epsilon", 1]):
+        found = invoke(*arguments[:3], *refused, "--features", "genre", "--output", tmp_path / "refused")
+        assert "--features together with" in str(found.exception)
+
+
 # interactions ---------------------------------------------------------------------------------------------------------
 
 

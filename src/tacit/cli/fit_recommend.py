@@ -46,7 +46,7 @@ def recommend(
     factors: int = typer.Option(16, help="Maximum number of factors."),
     rating_range: str = typer.Option("1:5", help="Least and greatest possible rating (public), as in 1:5."),
     implicit: bool = typer.Option(False, "--implicit", help="Rows are clicks, plays or purchases, not ratings."),
-    features: str | None = typer.Option(None, help="With --implicit: columns of the catalogue with public features."),
+    features: str | None = typer.Option(None, help="With --epsilon: columns of the catalogue with public features."),
     weighting: str = typer.Option("log", help="With --implicit: what a weight counts; log, linear or binary."),
     length: int = typer.Option(20, help="With --implicit: length of the lists that are measured."),
     columns: str | None = typer.Option(
@@ -78,12 +78,6 @@ def recommend(
     from tacit.report import ResultFolder, compare_implicit, compare_recommenders
 
     columns = columns or ("user,item" if implicit else "user,item,rating")
-    if features is not None and (not implicit or catalogue is None):
-        raise InvalidInputError(
-            "--features together with --implicit and --catalogue",
-            words("without one of them"),
-            "The features of items are columns of the catalogue's table.",
-        )
     parts = partitions.Partitioned(data, scheduler, workers, blocks, resident, checkpoint, dashboard)
     if epsilon_column is not None and (implicit or epsilon is not None or parts.wanted):
         raise InvalidInputError(
@@ -92,6 +86,12 @@ def recommend(
             "Give one epsilon for all users, or a column with each user's own; with --implicit one for all.",
         )
     private = epsilon is not None or epsilon_column is not None
+    if features is not None and (not private or catalogue is None):
+        raise InvalidInputError(
+            "--features together with --catalogue and --epsilon",
+            words("without one of them"),
+            "The features of items are columns of the catalogue's table, and help a private fit.",
+        )
     if overwrite:  # an earlier fit's copy of its ratings must not outlive it
         (output / HISTORIES).unlink(missing_ok=True)
     if parts.wanted:
@@ -106,10 +106,11 @@ def recommend(
         items = read_catalogue(catalogue, columns, implicit=implicit)
         settings: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "catalogue": items.to_list()}
         settings |= parts.spending(ledger, dataset, private=True)
+        if features is not None:
+            settings["features"] = read_item_features(catalogue, columns, features, implicit=implicit)
         model: Any
         if implicit:
-            given = None if features is None else read_item_features(catalogue, columns, features, implicit=True)
-            model = PrivateImplicitRecommender(weighting=weighting, features=given, **settings)
+            model = PrivateImplicitRecommender(weighting=weighting, **settings)
         else:
             model = PrivateRecommender(factors, rating_range=range_of(rating_range, "--rating-range"), **settings)
         return parts.fit(
@@ -131,6 +132,7 @@ def recommend(
             "epsilon": epsilon,
             "delta": delta,
             "catalogue": None if items is None else items.to_list(),
+            "features": None,
             "held_out": held_out,
             "frontier": frontier,
             **spending,
@@ -138,12 +140,11 @@ def recommend(
             "source": {"data": str(data.resolve()), "columns": columns},
             "progress": advance,
         }
+        if features is not None and catalogue is not None:
+            common["features"] = read_item_features(catalogue, columns, features, implicit=implicit)
         result: FitResult
         if implicit:
-            shared = None
-            if features is not None and catalogue is not None:
-                shared = read_item_features(catalogue, columns, features, implicit=True)
-            result = compare_implicit(frame, features=shared, weighting=weighting, k=length, **common)
+            result = compare_implicit(frame, weighting=weighting, k=length, **common)
         else:
             bounds = range_of(rating_range, "--rating-range")
             budgets = None if epsilon_column is None else read_budgets(data, columns, epsilon_column)

@@ -111,13 +111,18 @@ class RecommenderComparison(FitResult):
 
     def draw(self, report: Report) -> None:
         """Add scores, the cost of privacy, errors by popularity and the users' contributions."""
-        keys = ("rmse", "mae", "recall", "ndcg", "average_precision", "coverage")
+        keys = ("rmse", "mae", "recall", "ndcg", "average_precision", "coverage", "popularity_bias")
+        names = ["RMSE", "MAE", "recall at 10", "NDCG at 10", "MAP at 10", "coverage", "popularity bias"]
         rows = [
             [name, *(f"{scores[key]:.4f}" if key in scores else "" for key in keys)]
             for name, scores in self.measures.items()
         ]
         report.table(
-            "Held-out ratings", ["model", "RMSE", "MAE", "recall at 10", "NDCG at 10", "MAP at 10", "coverage"], rows
+            "Held-out ratings",
+            ["model", *names],
+            rows,
+            "This model answers how a user would rate an item (RMSE, MAE). A list of its highest predictions has rare items that "
+            "few people chose: for lists, fit the high ratings with --implicit, or with ImplicitRecommender.",
         )
         if self.curves:
             epsilons = sorted(self.curves)
@@ -155,6 +160,7 @@ def compare_recommenders(
     delta: float = 1e-6,
     rating_range: tuple[float, float] = (1, 5),
     catalogue: Sequence[Any] | None = None,
+    features: Any = None,
     held_out: float = 0.1,
     other_epsilons: Sequence[float] = (),
     frontier: bool = False,
@@ -178,6 +184,8 @@ def compare_recommenders(
         See `tacit.PrivateRecommender`.
     catalogue : sequence of ids
         All items: public, and required for a private fit.
+    features : array_like of shape (n_items, n_features), optional
+        Of the items, for the private fit: public. See `tacit.PrivateRecommender`.
     held_out : float, default=0.1
         Fraction of the ratings to hold out of both fits. With an `epsilon`, each rating is held out or kept by its user
         and item, under a secret key (`tacit.data.split`); otherwise by `random_state`.
@@ -244,6 +252,7 @@ def compare_recommenders(
     if private:
         # everything that can fail has been tried on the other fits before the private one is charged
         settings: dict[str, Any] = {"delta": delta, "rating_range": rating_range, "catalogue": list(catalogue or ())}
+        settings["features"] = features
         curve = _errors_by_epsilon(train, test, n_factors, other_epsilons, settings, say)
         say("fitting with privacy")
         wanted: Any = epsilon if budgets is None else dict(budgets)

@@ -16,6 +16,9 @@ from tacit.validation import check_count, check_range, check_seed
 class Recommender(RatingModel):
     r"""Ratings from biases and factors, :math:`\mu + b_u + c_i + p_u \cdot q_i`, without privacy.
 
+    Use it for the question "how would this user rate this item?". For the question "what comes next on this user's list?" use
+    `ImplicitRecommender` on the high ratings; `evaluate_new_users` measures the lists of both.
+
     Parameters
     ----------
     n_factors : int, default=16

@@ -50,6 +50,9 @@ NO_CATALOGUE = "no catalogue was given, so the items in the data are the public 
 class PrivateRecommender(PrivateFit, RatingModel):
     r"""Ratings from biases and factors, :math:`\mu + b_u + c_i + p_u \cdot q_i`, with differential privacy for users.
 
+    Use it for the question "how would this user rate this item?". For the question "what comes next on this user's list?" use
+    `PrivateImplicitRecommender` on the high ratings; `evaluate_new_users` measures the lists of both.
+
     Parameters
     ----------
     n_factors : int, default=10
