@@ -18,6 +18,7 @@ from tacit.cli.main import app
 from tacit.errors import InvalidInputError
 from tacit.reproduce.catalogue import Item, Paper, Run
 from tacit.reproduce.data import DataFolder
+from tacit.reproduce.drawing import curves_svg
 from tacit.reproduce.outcome import (
     NO_NUMBER,
     Curve,
@@ -261,6 +262,13 @@ def test_markdown_keeps_sections_of_earlier_runs(tmp_path):
     assert "better: 2." in both
     assert (tmp_path / "md" / "made-up" / "table-12-1.svg").exists()
     assert write_markdown(PAPER, [first], tmp_path / "md", absent=["table-12"]).read_text(encoding="utf-8") == both
+
+
+def test_points_are_not_joined():
+    curve = Curve("cloud", (1.0, 2.0, 1.5), (3.0, 1.0, 2.0))
+    joined, single = (curves_svg(Figure("f", "x", "y", (curve,), points=points)) for points in (False, True))
+    assert "PathCollection" in single
+    assert "PathCollection" not in joined
 
 
 def test_figures_that_an_item_no_longer_has_are_removed(tmp_path):

@@ -30,6 +30,9 @@ def curves_svg(figure: Figure) -> str:
             width = 0.8 / count
             on.bar(x + (place - (count - 1) / 2) * width, y, width, color=colour, label=curve.label)
             continue
+        if figure.points:
+            on.scatter(x, y, s=9, marker=MARKERS[place % len(MARKERS)], color=colour, label=curve.label)
+            continue
         marker = MARKERS[place % len(MARKERS)] if len(x) <= MOST_MARKED else None
         style = "--" if curve.dashed else "-"
         on.plot(x, y, style, marker=marker, markersize=4, linewidth=1.3, color=colour, label=curve.label)

@@ -179,7 +179,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the paper. `ticks` are names of the places on the x axis, and `bars` draws bars instead of lines."""
+    """A figure of the paper.
+
+    `ticks` are names of the places on the x axis; `bars` draws bars, and `points` single points, instead of lines.
+    """
 
     caption: str
     x_label: str
@@ -190,6 +193,7 @@ class Figure:
     right_label: str = ""
     ticks: tuple[str, ...] = ()
     bars: bool = False
+    points: bool = False
 
     def __post_init__(self) -> None:
         if not self.curves:

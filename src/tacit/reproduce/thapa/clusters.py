@@ -395,7 +395,6 @@ def figures_4_7_to_4_17(run: Run) -> Outcome:
         clouds = []
         for cluster in range(3):
             mine = released[labels == cluster][:, 2:]
-            mine = mine[np.argsort(mine[:, 0])]
             clouds.append(Curve(f"cluster {cluster + 1}", tuple(mine[:, 0].tolist()), tuple(mine[:, 1].tolist())))
-        figures.append(Figure(caption, "petal length", "petal width", tuple(clouds)))
+        figures.append(Figure(caption, "petal length", "petal width", tuple(clouds), points=True))
     return Outcome(figures=tuple(figures))
