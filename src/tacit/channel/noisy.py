@@ -318,7 +318,7 @@ class Noisy:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the releases so far have earned."""
+        """What the releases so far have earned; of a run that has ended, what its whole plan costs (`BudgetedRun.releases`)."""
         earned = Guarantee.from_releases(
             self._budget.releases,
             delta=self.plan.delta,
