@@ -14,6 +14,7 @@ import pytest
 import typer
 from test_cli import invoke
 
+from tacit import load
 from tacit.cli.main import app
 from tacit.data import make_documents, make_images, make_ratings, split
 from tacit.privacy.vocabulary import WordSelection
@@ -275,3 +276,23 @@ def test_the_bytes_differ_where_the_answers_do(tmp_path):
         (tmp_path / name).mkdir()
     one, other = (fit_nmf(tmp_path / name, IMAGES) for name in ("one", "other"))
     assert one != other
+
+
+@pytest.mark.slow
+def test_an_overwritten_folder_holds_no_earlier_model(tmp_path):
+    """All of model/ may be passed on under the guarantee in result.json; an earlier model without noise may not."""
+    faces, out = tmp_path / "faces.npy", tmp_path / "out"
+    np.save(faces, IMAGES)
+
+    def contents():
+        return {path.name: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+    assert invoke("fit", "nmf", faces, "-k", 2, "--output", out).exit_code == 0
+    plain = contents()
+    arguments = ("fit", "svd", faces, "-k", 2, "--row-norm", 3, "--output", out, "--overwrite")
+    assert invoke(*arguments, "--epsilon", -1).exit_code != 0
+    assert contents() == plain  # a fit that failed has replaced nothing
+    assert invoke(*arguments, "--epsilon", 1).exit_code == 0
+    assert [path.name for path in (out / "model").iterdir()] == ["svd.tacit"]
+    assert invoke(*arguments, "--epsilon", 2).exit_code == 0
+    assert load(out / "model" / "svd.tacit").epsilon == 2

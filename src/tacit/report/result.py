@@ -202,7 +202,8 @@ class ResultFolder:
     ----------
     path : path-like
     overwrite : bool, default=False
-        Replace an earlier result. A private model that has cost a budget is lost.
+        Replace an earlier result. A private model that has cost a budget is lost: once the fit has succeeded, ``model/`` holds
+        nothing that was in it before, because all of it may be passed on under the guarantee of this fit.
     model : bool, default=True
         Whether there will be a model.
     data : path-like, optional
@@ -237,6 +238,7 @@ class ResultFolder:
         self.overwrite = overwrite
         self.model = model
         self._made: list[Path] = []
+        self._before: dict[Path, tuple[int, int]] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -256,6 +258,10 @@ class ResultFolder:
         occasion.reset(self._earlier)
         if kind is not None:
             self._undo()
+            return
+        for path, state in self._before.items():
+            if path.exists() and _state_of(path) == state:
+                path.unlink()
 
     def _note_warning(self, message: Warning | str, *where: Any, **more: Any) -> None:
         """Keep a warning for the page, and show it as usual."""
@@ -275,6 +281,9 @@ class ResultFolder:
                 self._make(folder)
             if self.model and not self._make(self.path / MODEL) and not self.overwrite:
                 raise _refusal(MODEL)
+            if self.model:
+                files = [path for path in (self.path / MODEL).rglob("*") if path.is_file()]
+                self._before = {path: _state_of(path) for path in files}
             for folder in (self.path, self.path / MODEL) if self.model else (self.path,):
                 with tempfile.TemporaryFile(dir=folder):
                     pass
@@ -302,6 +311,12 @@ class ResultFolder:
             while self._made:
                 self._made[-1].rmdir()
                 self._made.pop()
+
+
+def _state_of(path: Path) -> tuple[int, int]:
+    """Return what changes when a file is written again, in place or by another one under its name."""
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
 
 
 def _refusal(earlier: str) -> InvalidInputError:
