@@ -211,6 +211,30 @@ def test_sites_with_different_relations_make_a_job(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_review_with_the_partys_relations_shows_what_joining_would(tmp_path):
+    files = different_sites(tmp_path)
+    path = job_of_sites(files, shared=["film"]).write(tmp_path / "job.toml")
+
+    def review(*words):
+        done = CliRunner().invoke(app, ["parties", "review", str(path), *map(str, words)])
+        if done.exception is not None:
+            raise done.exception
+        return " ".join(done.output.split())
+
+    plain = review()
+    assert "Asked for: differential privacy with epsilon 1 and delta 1e-06" in plain
+    assert "no differential privacy" not in plain
+    shown = review("--as", "north", "--data", files[0])
+    assert "You take part as north" in shown
+    assert "Planned guarantee: " in shown
+    assert " x sum of " in shown
+    with pytest.raises(InvalidInputError, match="--as with --data"):
+        review("--data", files[0])
+    with pytest.raises(InvalidInputError, match="one of the parties north, south"):
+        review("--as", "east")
+
+
+@pytest.mark.slow
 def test_sites_with_different_relations_are_simulated_by_one_command(tmp_path):
     files = different_sites(tmp_path / "data")
     given = ["ranks={r=1}", "epsilon=5", "value_range={points=[0, 50], stars=[1, 5]}", 'shared=["user", "film"]']

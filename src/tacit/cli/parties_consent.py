@@ -19,16 +19,36 @@ if TYPE_CHECKING:
     from tacit.parties.consent import Review
 
 JOB = typer.Argument(help="The job file.")
+DATA = typer.Option(
+    None, help="This organisation's records, as for `join`: the review is then the one that `join` shows."
+)
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 RUNS_FILE = "runs.txt"
 
 
-def review(job: Path = JOB, as_json: bool = typer.Option(False, "--json", help="Print one JSON object.")) -> None:
-    """Show what a job will release, what it guarantees and who could collude, without joining it."""
+def review(
+    job: Path = JOB,
+    party: str | None = typer.Option(None, "--as", help="Which of the job's parties reads this."),
+    data: Path | None = DATA,
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+) -> None:
+    """Show what a job will release, what it guarantees and who could collude, without joining it.
+
+    The sums of coupled models depend on the relations: give --as and --data to see them. Nothing is sent.
+    """
+    from tacit.cli.parties_join import read_records
     from tacit.parties import Job
     from tacit.parties.consent import review as review_of
 
-    found = review_of(Job.read(job))
+    agreed = Job.read(job)
+    if party is not None:
+        agreed.place(party)
+    elif data is not None:
+        raise InvalidInputError(
+            "--as with --data", words("--data alone"), "Say which of the job's parties has this data."
+        )
+    records = None if data is None or party is None else read_records(data, agreed, party)
+    found = review_of(agreed, party=party, data=records)
     if as_json:
         print_json(found.values)
     else:

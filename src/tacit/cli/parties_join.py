@@ -90,7 +90,7 @@ def join(
     if mine.name != party:
         raise InvalidInputError(f"the identity of {party}", parameter(mine.name), "Give the folder of that identity.")
     check_job(agreed, accept_no_guarantee=accept_no_guarantee)
-    records = _records(data, agreed, party)
+    records = read_records(data, agreed, party)
     estimator = estimator_of(agreed, accept_no_guarantee=accept_no_guarantee)
     fraction = _fraction(held_out, agreed, estimator)
     if dry:
@@ -140,7 +140,8 @@ def join(
     show_fit(result, output, as_json=as_json)
 
 
-def _records(data: Path, job: Any, party: str) -> Any:
+def read_records(data: Path, job: Any, party: str) -> Any:
+    """Return a party's records, or relations, as the data of a job."""
     from tacit.cli.parties_relations import read_site
     from tacit.estimators.registry import JOBS, RELATIONS
     from tacit.parties.models import read_party_data
