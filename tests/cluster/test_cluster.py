@@ -135,6 +135,16 @@ def test_a_driver_that_dies_goes_on_from_its_checkpoint_and_is_charged_once(clie
     assert not list((tmp_path / "run").glob("*"))
 
 
+def test_a_checkpoint_with_seeded_noise_is_not_gone_on_from_without_the_seed(client, rows, tmp_path):
+    """The noise of its answers can be subtracted, and the result would claim a guarantee."""
+    settings = {"epsilon": 1.0, "method": "rounds", "rounds": 4}
+    seeded = tacit.PrivateNMF(2, insecure_seed=1, **settings)
+    with pytest.raises(DriverDiedError):
+        run_on(client, seeded, rows, checkpoint=tmp_path / "run", on_round=_die)
+    with pytest.raises(InvalidInputError, match="that of another one"):
+        run_on(client, tacit.PrivateNMF(2, **settings), rows, checkpoint=tmp_path / "run")
+
+
 def test_a_checkpoint_of_another_run_is_refused(client, rows, tmp_path):
     account(tmp_path)
     with pytest.raises(DriverDiedError):

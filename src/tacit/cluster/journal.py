@@ -46,7 +46,9 @@ class Journal:
         """Begin a run, or take up the one in the folder if it is the same; `data` says what is read, and how."""
         if self._folder is None:
             return
-        shown = repr(sorted((name, repr(value)) for name, value in estimator._public_parameters().items()))
+        # noise from a seed can be subtracted: a run without one must not go on from its answers
+        settings = {**estimator._public_parameters(), "insecure_seed": getattr(estimator, "insecure_seed", None)}
+        shown = repr(sorted((name, repr(value)) for name, value in settings.items()))
         purpose = hashlib.sha256(f"{type(estimator).__name__} {shown} {data}".encode()).hexdigest()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         state = self._folder / STATE
