@@ -116,6 +116,7 @@ def test_json_keeps_everything():
         (lambda: Row("one", 2.0, (1.0,), "lower"), "sentence"),
         (lambda: SideBySide("t", ("a", "b"), (Row("one", 2.0, (1.0,), remark="why"),)), "label"),
         (lambda: SideBySide("t", ("a",), (Row("one", 2.0, (math.nan,), remark="why"),)), "no row"),
+        (lambda: Figure("f", "x", "y", (Curve("c", (1.0, 2.0), (1.0, 2.0)),), ticks=("a", "b")), "place"),
         (lambda: Outcome(figures=whole().figures * 2), "same caption"),
     ],
 )

@@ -198,6 +198,9 @@ class Figure:
     def __post_init__(self) -> None:
         if not self.curves:
             raise ValueError(f"figure {self.caption!r}: no curves")
+        places = set(range(len(self.ticks)))
+        if self.ticks and not all(set(curve.x) <= places for curve in self.curves):
+            raise ValueError(f"figure {self.caption!r}: with names on the x axis, x is a place among them, from 0")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

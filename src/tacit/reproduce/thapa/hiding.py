@@ -165,7 +165,7 @@ def figures_3_5_to_3_8(run: Run) -> Outcome:
                 )
                 if first is not None:
                     found[first] += 1
-            curves.append(Curve(label, tuple(range(1, 10)), tuple(map(float, found.values()))))
+            curves.append(Curve(label, tuple(range(9)), tuple(map(float, found.values()))))
         figures.append(
             Figure(
                 f"{TITLES[name]} data with p = {moved}, {runs} runs",
