@@ -25,12 +25,20 @@ import tacit.factor.nmf.saha_imtiaz as rounds
 import tacit.factor.noisy_moments.centred as centred_moments
 import tacit.factor.ratings.table as rating_table
 import tacit.privacy.ledger.book as ledger_book
-from tacit import PrivateCoupledFactorization, PrivateMoments, PrivateNMF, PrivateRecommender, PrivateTable, Relation
+from tacit import (
+    PrivateCoupledFactorization,
+    PrivateImplicitRecommender,
+    PrivateMoments,
+    PrivateNMF,
+    PrivateRecommender,
+    PrivateTable,
+    Relation,
+)
 from tacit.channel import Bound, Choose, Grid, Noisy, Outcome, Plan, Sample, Step, Sum, budget, noisy, run
 from tacit.cli.main import app
 from tacit.data import NumberColumn, make_images, make_ratings, split
 from tacit.errors import BudgetError, PrivacyViolationError, TacitError
-from tacit.estimators import base, private
+from tacit.estimators import base, private, scheduled
 from tacit.factor import moments
 from tacit.factor.ratings import item_moments
 from tacit.factor.ratings import private as private_recommender
@@ -334,6 +342,57 @@ def refits_leave_nothing(tmp_path: Path) -> None:
     assert not hasattr(model, "user_factors_")
 
 
+def schedules_keep_their_settings() -> None:
+    model = PrivateNMF(2, epsilon=1.0, schedule=(4,)).partial_fit(IMAGES[:30])
+    with pytest.raises(TacitError):
+        model.set_params(epsilon=1e6).partial_fit(IMAGES[30:])
+
+
+def schedules_release_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = PrivateNMF(2, epsilon=1.0, schedule=(4,)).partial_fit(IMAGES[:30])
+    noised: list[Any] = []
+    add_noise = Noisy._released
+
+    def interrupted(self: Any, *arguments: Any) -> Any:
+        noised.append(add_noise(self, *arguments))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Noisy, "_released", interrupted)
+        for _ in range(3):
+            with pytest.raises((KeyboardInterrupt, BudgetError)):
+                model.partial_fit(IMAGES[30:])
+    assert len(noised) == 1
+
+
+def refitted_models_state_both_fits() -> None:
+    users, items, _ = rated(False)
+    catalogue = list(np.unique(items))
+    bare = PrivateImplicitRecommender(epsilon=math.inf, catalogue=catalogue).fit(users, items)
+    model = PrivateImplicitRecommender(epsilon=1.0, catalogue=catalogue).refit(users + 1000, items, previous=bare)
+    assert not model.guarantee_.holds
+
+
+def ended_runs_state_their_plan() -> None:
+    def program() -> Any:
+        yield Sum(a=np.zeros(3), bound=1.0, units=1)
+        return Outcome({})
+
+    channel = Noisy(Plan.for_budget(1.0, 1e-6, steps=4))
+    run(program(), channel)
+    assert channel.guarantee.epsilon == pytest.approx(1.0, rel=1e-3)
+
+
+def settlements_free_gaussian_sums_only(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "budget.db")
+    ledger.open_account("d", epsilon=9.0, delta=1e-6)
+    whole, part = (Plan(1.0, 1e-6, (Step(count, sampling_rate=0.5),), 5.0).guarantee() for count in (20, 1))
+    charge = ledger.charge("d", whole, "a run with samples that stopped")
+    spent = ledger.remaining("d").spent
+    ledger.settle(charge, part)
+    assert ledger.remaining("d").spent == spent
+
+
 def files_hold_what_the_fit_made(tmp_path: Path) -> None:
     model = PrivateMoments(row_norm=2.0).fit(IMAGES)
     noisy_mean = model.mean_.copy()
@@ -448,6 +507,11 @@ CHECKS: dict[str, Callable[..., None]] = {
     "files": files_hold_public_things_only,
     "pickles": pickles_hold_no_ratings,
     "refits": refits_leave_nothing,
+    "schedules, settings": schedules_keep_their_settings,
+    "schedules, once": schedules_release_once,
+    "refitted": refitted_models_state_both_fits,
+    "ended": ended_runs_state_their_plan,
+    "settlements": settlements_free_gaussian_sums_only,
     "frozen": files_hold_what_the_fit_made,
     "failed": failed_fits_leave_no_model,
     "numbers": what_is_not_a_number_is_refused,
@@ -592,6 +656,10 @@ def settled_to_nothing(self: Any) -> None:
     if self.state is not budget.State.CLOSED and self._charge is not None:
         self.state = budget.State.CLOSED
         self._charge.settle(self.plan.guarantee([], 0))
+
+
+def as_settled(self: Any, further: Any = ()) -> Any:
+    return (*(release for charge in self.charges for release in charge.effective), *further)
 
 
 def without_process(check: Any) -> Any:
@@ -863,6 +931,36 @@ MUTANTS = [
         "fits without a guarantee pass the ledger by",
         "unaccountable",
         attribute(private, "check_chargeable", lambda *_, **__: None),
+    ),
+    Mutant(
+        "double spending",
+        "a release of a schedule can be made again",
+        "schedules, once",
+        attribute(scheduled.Turns, "begin", lambda self, release: None),
+    ),
+    Mutant(
+        "double spending",
+        "a later release of a schedule has less noise",
+        "schedules, settings",
+        attribute(scheduled.ScheduledFit, "_check_unchanged", lambda self: None),
+    ),
+    Mutant(
+        "double spending",
+        "a settlement frees any kind of release",
+        "settlements",
+        attribute(ledger_book.Book, "counted", as_settled),
+    ),
+    Mutant(
+        "records",
+        "a run that ended early states what it released",
+        "ended",
+        attribute(budget.BudgetedRun, "releases", property(lambda self: tuple(self._releases))),
+    ),
+    Mutant(
+        "stale state",
+        "a refit forgets what the earlier model was",
+        "refitted",
+        attribute(Guarantee, "joined_with", lambda self, *_: self),
     ),
     Mutant(
         "stale state",
