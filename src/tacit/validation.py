@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 
-from tacit.errors import InvalidInputError, PrivacyWarning, Words, parameter, words
+from tacit.errors import ConcernWarning, InvalidInputError, Words, parameter, words
 
 LARGEST_FIT_DELTA = 0.01
 """Private fits refuse a larger delta: even among a hundred units it would allow one to be published outright."""
@@ -103,7 +103,7 @@ def warn_about_delta(delta: float, units: int) -> None:
         warnings.warn(
             f"For the holder only: delta = {delta:g} is not below one over the number of units. A mechanism that publishes one "
             "unit's data outright, chosen at random, has such a delta. Give a delta well below it.",
-            PrivacyWarning,
+            ConcernWarning,
             stacklevel=2,
         )
 

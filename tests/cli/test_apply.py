@@ -43,11 +43,19 @@ def test_topics_of_new_texts_from_the_folder_of_a_fit(tmp_path):
         "fit", "nmf", tmp_path / "texts", "-k", 2, "--vocabulary", tmp_path / "terms", "--output", tmp_path / "o"
     )
     assert fit.exit_code == 0, fit.exception
+    assert (tmp_path / "o" / "model" / "terms.txt").read_text().split() == terms
     arguments = ("transform", tmp_path / "o", tmp_path / "texts", "-o", tmp_path / "w.csv")
-    assert "does not hold its terms" in str(invoke(*arguments).exception)
-    found = invoke(*arguments, "--vocabulary", tmp_path / "terms")
+    found = invoke(*arguments)
     assert found.exit_code == 0, found.exception
     assert "for its holder only" in found.stdout
+    (tmp_path / "o" / "model" / "terms.txt").unlink()
+    without = invoke(*arguments, "--overwrite")
+    assert "no terms.txt beside the model" in str(without.exception)
+    again = invoke(
+        "transform", tmp_path / "o", tmp_path / "texts", "-o", tmp_path / "v.csv", "--vocabulary", tmp_path / "terms"
+    )
+    assert again.exit_code == 0, again.exception
+    assert (tmp_path / "v.csv").read_bytes() == (tmp_path / "w.csv").read_bytes()
     weights = pl.read_csv(tmp_path / "w.csv").to_numpy()
     assert weights.shape == (40, 2)
     assert (weights >= 0).all()

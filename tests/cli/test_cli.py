@@ -197,6 +197,8 @@ def test_budget_commands_show_what_the_ledger_holds(ledger):
     shown = invoke("budget", "show", "--ledger", ledger.path)
     assert shown.exit_code == 0
     assert "patients [2024]" in shown.output
+    assert invoke("budget", "show", "patients [2024]", "--ledger", ledger.path).output == shown.output
+    assert "other" in str(invoke("budget", "show", "other", "--ledger", ledger.path).exception)
     listed = invoke("budget", "history", "patients [2024]", "--ledger", ledger.path)
     assert "topics [first try]" in listed.output
     assert "multiplier 8" in listed.output

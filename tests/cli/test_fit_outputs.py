@@ -40,9 +40,12 @@ def test_a_ledger_in_the_environment_is_charged(faces, ledger, tmp_path, monkeyp
     found = invoke(*arguments)
     assert found.exit_code == 0, found.exception
     assert len(ledger.history("faces")) == 1
+    assert f"Charged to faces in {ledger.path}. The largest epsilon that still fits is" in found.output
     # and a data set without an account is refused, as with --ledger
     found = invoke("fit", "nmf", faces, "-k", 2, "--epsilon", 1, "--output", tmp_path / "two")
     assert isinstance(found.exception, LedgerError)
+    assert "its accounts are faces. Name the account with --dataset" in str(found.exception)
+    assert "sha256" not in str(found.exception)
     assert not (tmp_path / "two").exists()
 
 

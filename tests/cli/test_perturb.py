@@ -160,12 +160,13 @@ def test_a_private_table(table):
 def test_the_report_of_a_private_table_marks_what_may_be_passed_on_and_measure_runs_on_it(table):
     folder, output = table.parent / "report", table.parent / "synthetic.csv"
     found = invoke(
-        *("perturb", table, "--method", "private-table", "--epsilon", 5, "--label", "state"),
+        *("perturb", table, "--method", "private-table", "--epsilon", 5, "--delta", 0.01, "--label", "state"),
         *("--bounds", "age=-5:15,weight=-5:15,dose=-5:15", "--categories", "state=ill|well|unknown"),
         *("--report", folder, "--output", output, "--json"),
     )
-    assert "compared" not in json.loads(found.stdout)  # what is printed may be passed on
+    assert not {"compared", "concerns"} & json.loads(found.stdout).keys()  # what is printed may be passed on
     result = json.loads((folder / "result.json").read_text())
+    assert any("delta = 0.01 is not below" in concern["what"] for concern in result["concerns"])
     assert result["releasable"] == ["guarantee", "measures"]
     assert set(result["compared"]["columns"]) == set(FRAME.columns)
     assert 0 < result["compared"]["mean_pair"] < 0.6

@@ -1,5 +1,7 @@
 """Tables as users have them: ids, dates, categories, gaps, a column of texts; and messages that name options."""
 
+import gzip
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,7 +9,8 @@ from test_cli import invoke
 
 from tacit.cli.read import chosen_columns, prepare, read_history, read_labelled, write_histories
 from tacit.data import read_matrix
-from tacit.data.schema import DateColumn, IntegerColumn, NumberColumn, draft_schema
+from tacit.data.files import read_columns, read_frame, scan_frame
+from tacit.data.schema import CategoryColumn, DateColumn, IntegerColumn, NumberColumn, draft_schema
 from tacit.errors import InvalidInputError
 from tacit.estimators.verdict import about_ratings
 
@@ -143,3 +146,69 @@ def test_equal_ratings_are_a_concern():
     assert "--implicit" in about_ratings([1.0, 1.0])[0].advice
     assert not about_ratings([1.0, 2.0])
     assert not about_ratings([])
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_the_first_line_says_what_separates_cells(tmp_path, separator):
+    plain = pl.DataFrame({"Reader": [1, 2], "Title, part": ["a", "b"]}).rename({"Title, part": "title"})
+    plain.write_csv(tmp_path / "books.csv", separator=separator)
+    assert read_frame(tmp_path / "books.csv").equals(plain)
+    assert [part.height for part in scan_frame(tmp_path / "books.csv", 10)] == [2]
+    (tmp_path / "books.csv.gz").write_bytes(gzip.compress((tmp_path / "books.csv").read_bytes()))
+    assert list(read_columns(tmp_path / "books.csv.gz")) == ["Reader", "title"]
+
+
+def test_a_comma_in_the_first_line_wins(tmp_path):
+    (tmp_path / "a.csv").write_text("a;b,c\n1,2\n")
+    assert read_frame(tmp_path / "a.csv").columns == ["a;b", "c"]
+
+
+def test_marks_of_empty_cells_are_gaps_in_numbers_and_names_elsewhere(tmp_path):
+    (tmp_path / "a.csv").write_text("n,x,land,id\n1,2.5,NA,NA\nNA,N/A,DE,7\n,nan,FR,8\n")
+    frame = read_frame(tmp_path / "a.csv", text=("id",))
+    assert frame["n"].to_list() == [1, None, None]
+    assert frame["x"].to_list()[:2] == [2.5, None]
+    assert frame["land"].to_list() == ["NA", "DE", "FR"]
+    assert frame["id"].to_list() == ["NA", "7", "8"]
+    cells = read_frame(tmp_path / "a.csv", as_text=True)
+    draft = draft_schema(cells)
+    assert isinstance(draft.columns["x"], (NumberColumn, CategoryColumn))
+    numbers = NumberColumn(0, 10, missing=True).numbers(cells["x"].to_numpy(), "x")
+    assert numbers[0] == 2.5
+    assert np.isnan(numbers[1:]).all()
+    with pytest.raises(InvalidInputError, match="no missing cell"):
+        NumberColumn(0, 10).numbers(cells["x"].to_numpy(), "x")
+
+
+def test_a_draft_sees_numbers_beside_marks_of_empty_cells():
+    income = [f"{1000 + 1.25 * place:.2f}" if place % 3 else "NA" for place in range(60)]
+    drafted = draft_schema(pl.DataFrame({"income": income})).columns["income"]
+    assert isinstance(drafted, NumberColumn)
+    assert drafted.missing
+
+
+def test_a_wrong_column_is_answered_with_the_columns_of_the_file(tmp_path):
+    pl.DataFrame({"listener": ["a"], "track": ["t"]}).write_csv(tmp_path / "plays.csv")
+    told = str(invoke("fit", "recommend", tmp_path / "plays.csv", "--output", tmp_path / "o").exception)
+    assert "it has listener, track" in told
+    two = ("fit", "recommend", tmp_path / "plays.csv", "--columns", "listener,track", "--output", tmp_path / "o")
+    assert "add --implicit" in str(invoke(*two).exception)
+    pl.DataFrame({"song": ["t"], "year": [1]}).write_csv(tmp_path / "songs.csv")
+    told = str(invoke(*two, "--implicit", "--epsilon", 1, "--catalogue", tmp_path / "songs.csv").exception)
+    assert "it has song, year" in told
+
+
+def test_a_draft_is_refused_before_the_rows_are_read(table, tmp_path):
+    invoke("tables", "schema", table, "-o", tmp_path / "columns.toml")
+    table.write_bytes(b"\xff")  # would be refused if it were read
+    arguments = ("perturb", table, "--method", "private-table", "--schema", tmp_path / "columns.toml", "--epsilon", 1)
+    told = str(invoke(*arguments, "-o", tmp_path / "r.csv", "--report", tmp_path / "p").exception)
+    assert "set public = true in its file: this" in told
+    assert "confirmed()" not in told
+
+
+def test_without_a_schema_the_message_says_how_to_get_one(table, tmp_path):
+    arguments = ("perturb", table, "--method", "private-table", "--epsilon", 1, "-o", tmp_path / "r.csv")
+    told = str(invoke(*arguments, "--report", tmp_path / "p").exception)
+    assert "tacit tables schema" in told
+    assert "left_out" not in told

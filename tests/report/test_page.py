@@ -8,7 +8,8 @@ import pytest
 
 from tacit.privacy import GaussianRelease, Guarantee
 from tacit.report import Report
-from tacit.report.figures import distributions, frontier, gains_by_size, image_rows
+from tacit.report.figures import distributions, frontier, gains_by_size, histogram, image_rows
+from tacit.report.result import facts_of, for_the_holder
 
 
 class Seen(HTMLParser):
@@ -78,7 +79,48 @@ def test_the_axes_of_dates_show_dates():
     days = np.array([[18262.0], [18300.0], [18627.0]])  # 2020-01-01 and later
     figure = distributions(["visit"], days, days, dates=["visit"])
     shown = [label.get_text() for label in figure.axes[0].get_xticklabels()]
-    assert shown[0] == "2020-01-01"
-    assert all(re.fullmatch(r"2020-\d\d-\d\d", label) for label in shown)
+    assert [shown[0], shown[-1]] == ["2020-01", "2021-01"]
+    assert all(re.fullmatch(r"202\d-\d\d", label) for label in shown)
+    few = distributions(["visit"], days[:2], days[:2], dates=["visit"])
+    assert few.axes[0].get_xticklabels()[0].get_text() == "2020-01-01"
     numbers = distributions(["visit"], days, days)
     assert not any("-" in label.get_text() for label in numbers.axes[0].get_xticklabels())
+
+
+def test_bins_that_grow_outwards_are_labelled_with_their_values():
+    codes = np.append(np.linspace(10_000, 10_300, 400), 20_000.0)[:, None]  # a tail far outside, and nothing near zero
+    axis = distributions(["zip"], codes, codes).axes[0]
+    labels = [float(label.get_text()) for label in axis.get_xticklabels()]
+    assert labels[0] == 10_000
+    assert labels[-1] == 20_000
+    assert axis.get_xscale() == "linear"
+    assert np.ptp(np.diff(axis.get_xticks())) <= 1  # evenly spaced on the page, up to a bin
+
+
+def test_a_histogram_of_counts_has_no_empty_bin_between_whole_numbers():
+    axis = histogram(np.repeat(np.arange(1, 26), 100), value_name="clicks").axes[0]
+    assert all(bar.get_height() >= 100 for bar in axis.patches)
+    assert axis.get_ylim()[0] < 1
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["1", "2", "5", "10", "20"]
+
+
+def test_in_a_page_for_the_holder_every_table_and_figure_says_whom_it_is_for():
+    report = Report("A fit", for_the_holder("the folder model/"))
+    report.table("Scores", ["a"], [["1"]])
+    report.table("Released (may be passed on)", ["a"], [["1"]])
+    page = report.html()
+    assert "<strong>For the holder of the data only:" in page
+    assert "without noise.</strong> Pass on the folder model/ instead." in page
+    assert 'Scores <span class="mark holder">for the holder only</span>' in page
+    assert 'Released <span class="mark passed">may be passed on</span>' in page
+    public = Report("A plan", "It uses no data.")
+    public.table("Noise", ["a"], [["1"]])
+    assert "<span class" not in public.html()
+
+
+def test_the_header_shows_settings_in_words_and_the_epsilon_of_all_parts():
+    guarantee = Guarantee.from_releases([GaussianRelease("sum", noise_multiplier=5.0)], unit="row", delta=1e-6)
+    shown = facts_of({"n_components": 4, "row_norm": 1.0, "outliers": None}, 1234, guarantee)
+    assert shown == {"rows fitted": "1,234", "settings": "components 4, row norm 1"}
+    shown = facts_of({"epsilon": guarantee.epsilon / 2}, None, guarantee)
+    assert re.fullmatch(r"epsilon [\d.]+, epsilon in all [\d.]+", shown["settings"])

@@ -5,6 +5,7 @@ import json
 import math
 import warnings
 
+import narwhals as nw
 import numpy as np
 import polars as pl
 import pytest
@@ -33,9 +34,11 @@ from tacit.estimators.verdict import (
     out_of_scale,
 )
 from tacit.measure import held_out_error
+from tacit.measure.synthetic import measure_synthetic
 from tacit.privacy import Guarantee, gaussian_noise_multiplier
 from tacit.privacy.releases import GaussianRelease
 from tacit.report import ResultFolder, compare_nmf, compare_recommenders, fit_components
+from tacit.report.tables import _about_pairs
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -225,3 +228,18 @@ def test_a_recommender_of_biases_only_says_so():
     found = compare_recommenders(frame, 2, epsilon=0.1, catalogue=range(10), delta=1e-3)
     assert "biases only" in whats(found.concerns)
     assert RELEASED in {concern.basis for concern in found.concerns}
+
+
+def test_synthetic_rows_that_keep_no_relation_are_a_concern():
+    random = np.random.default_rng(0)
+    age = random.integers(0, 10, 2000)
+    real = nw.from_native(pl.DataFrame({"age": age, "group": age // 5}))
+    loose = pl.DataFrame({"age": random.integers(0, 10, 2000), "group": random.integers(0, 2, 2000)})
+    (concern,) = _about_pairs(real, measure_synthetic(real, loose))
+    assert "relations between columns" in concern.advice
+    assert concern.basis == HOLDER
+    assert not _about_pairs(real, measure_synthetic(real, real.to_native().sample(fraction=1, seed=1)))
+    unrelated = nw.from_native(loose)
+    assert not _about_pairs(
+        unrelated, measure_synthetic(unrelated, loose.sample(fraction=1, with_replacement=True, seed=1))
+    )

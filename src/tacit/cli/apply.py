@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
 MODEL = typer.Argument(help="A model file, or a folder that `tacit fit` wrote.")
 TABLE = typer.Argument(help="A table of numbers with the columns of the fit: csv, tsv, parquet.")
 OUTPUT = typer.Option(..., "--output", "-o", help="File to write: csv or parquet, one row per row of DATA.")
-VOCABULARY = typer.Option(None, help="For texts: the file with the terms of the fit, one per line.")
+VOCABULARY = typer.Option(
+    None, help="For texts: the file with the terms of the fit, one per line. The folder of a fit has it."
+)
 MISSING = typer.Option("refuse", help="For tables, empty cells: refuse, or fill by mean, median or a number.")
+TERMS = "terms.txt"
+"""The terms of a model of texts, in the order of its columns; `tacit fit nmf` writes the file into model/."""
 WRITERS = {".csv": "write_csv", ".parquet": "write_parquet"}
 
 
@@ -43,9 +48,7 @@ def transform(
     check_written(output, overwrite=overwrite)
     fitted = loaded(model, "transform", "tacit recommend for a recommender, tacit predict for a network")
     if vocabulary is None and (text_column is not None or (data.is_dir() and any(data.rglob("*.txt")))):
-        raise InvalidInputError(
-            "--vocabulary with the terms of the fit", words("none"), "A model of texts does not hold its terms."
-        )
+        vocabulary = terms_of(model)
     rows = prepare(
         data,
         private=False,
@@ -85,6 +88,26 @@ def predict(
         probabilities = fitted.predict_proba(rows)
         found |= {f"probability_{name}": probabilities[:, place] for place, name in enumerate(fitted.classes_)}
     _write(found, output, as_json=as_json)
+
+
+def keep_terms(folder: Path, terms: Sequence[str] | None) -> None:
+    """Write the terms of a model of texts beside it, public or paid for as they are: without them nobody can apply it."""
+    path = folder / "model" / TERMS
+    path.unlink(missing_ok=True)  # those of an earlier fit
+    if terms is not None:
+        path.write_text("".join(f"{term}\n" for term in terms), encoding="utf-8")
+
+
+def terms_of(model: Path) -> Path:
+    """Return the file of terms beside a model."""
+    path = model / "model" / TERMS if model.is_dir() else model.with_name(TERMS)
+    if not path.is_file():
+        raise InvalidInputError(
+            "--vocabulary with the terms of the fit",
+            words(f"none, and no {TERMS} beside the model"),
+            "Give the file of terms that `tacit fit nmf` was given or wrote, one per line.",
+        )
+    return path
 
 
 def check_written(output: Path, *, overwrite: bool) -> None:

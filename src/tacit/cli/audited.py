@@ -43,7 +43,6 @@ def audited_command(command: list[str]) -> Audited:
 
 def _parsed(group: str, name: str, arguments: list[str]) -> Options:
     """Return the options that a command would get."""
-    import click
     import typer
 
     from tacit.cli.fit import app as fit
@@ -59,7 +58,9 @@ def _parsed(group: str, name: str, arguments: list[str]) -> Options:
     context = found.make_context(name, list(arguments))
     options = dict(context.params)
     if "epsilon" in options and options["epsilon"] is None:
-        raise click.UsageError("give the audited command its --epsilon: there is no claim without one", ctx=context)
+        raise InvalidInputError(
+            "--epsilon of the audited command", words("none"), "Give it: there is no claim without one."
+        )
     return options
 
 

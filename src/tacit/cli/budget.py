@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tacit.cli.output import print_json, print_table
-from tacit.errors import InvalidInputError, words
+from tacit.cli.output import charged, print_json, print_table
+from tacit.errors import InvalidInputError, LedgerError, listed, words
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
@@ -51,8 +51,8 @@ def open_account(
 
 
 @app.command("show")
-def show(ledger: Path = LEDGER, as_json: bool = JSON) -> None:
-    """Show every data set's budget, what is spent, and the largest epsilon that still fits.
+def show(name: str | None = NAME, ledger: Path = LEDGER, as_json: bool = JSON) -> None:
+    """Show the budget of one data set or of all, what is spent, and the largest epsilon that still fits.
 
     The last is the epsilon of one more full-batch Gaussian release at the account's delta. It is more than the budget minus
     what is spent, because charges compose to less than their sum.
@@ -62,7 +62,7 @@ def show(ledger: Path = LEDGER, as_json: bool = JSON) -> None:
     book = _ledger(ledger)
     rows = [
         (book.account(name), book.remaining(name).spent, book.affordable(name), len(book.history(name)))
-        for name in book.datasets()
+        for name in (book.datasets() if name is None else [name])
     ]
     if as_json:
         print_json(
@@ -179,7 +179,15 @@ def account(ledger: Path | None, dataset: str | None, data: Path, *, private: bo
     from tacit.privacy.fingerprint import fingerprint
 
     book, name = _ledger(ledger), dataset or fingerprint(data)
+    if dataset is None and name not in book.datasets():
+        known = book.datasets()
+        raise LedgerError(
+            f"an account of {ledger} for these data",
+            words(f"none that is named by their content; its accounts are {listed(known)}" if known else "no account"),
+            f"Name the account with --dataset, or open one with tacit budget open NAME --epsilon E --delta D --ledger {ledger}.",
+        )
     book.account(name)  # raises if there is no such account, before anything is computed
+    charged.set((book, name))
     return {"ledger": book, "dataset": name}
 
 

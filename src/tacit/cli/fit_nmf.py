@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tacit.cli import options, partitions
+from tacit.cli.apply import keep_terms
 from tacit.cli.budget import account
 from tacit.cli.output import progress, show_fit
 from tacit.cli.read import Chosen, chosen_columns, image_shape_of, prepare
@@ -71,7 +72,8 @@ def nmf(
 ) -> None:
     """Factorise texts, images or a table; with --epsilon the dictionary may be released.
 
-    Writes model/nmf.tacit (the only file that may be passed on), result.json and report.html (for the holder).
+    Writes model/, the only folder that may be passed on (nmf.tacit, and terms.txt for texts), and result.json and report.html
+    for the holder.
     """
     from tacit.data import read_terms
     from tacit.data.split import check_fraction
@@ -147,6 +149,7 @@ def nmf(
         )
         advance("writing the report")
         result.write(output)
+        keep_terms(output, rows.names if rows.counts is not None else None)
     return show_fit(result, output, as_json=as_json)
 
 

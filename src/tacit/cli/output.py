@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,39 @@ from tacit.errors import InvalidInputError, parameter
 from tacit.progress import Told, show_progress
 
 if TYPE_CHECKING:
+    from tacit.estimators.verdict import Concern
+    from tacit.privacy.ledger import Ledger
     from tacit.report.result import FitResult
+
+
+charged: ContextVar[tuple[Ledger, str] | None] = ContextVar("charged", default=None)
+"""The ledger and the account that the running command charges."""
+
+
+def show_what_is_left() -> None:
+    """Print what the account that was charged has left, if there is one."""
+    found = charged.get()
+    if found is None:
+        return
+    from tacit.privacy.rounding import exact, rounded_down
+
+    book, name = found
+    shown = "the account of these data" if name.startswith("sha256:") else name  # the content's fingerprint
+    typer.echo(
+        f"Charged to {shown} in {book.path}. The largest epsilon that still fits is "
+        f"{rounded_down(book.affordable(name))}, at delta {exact(book.account(name).delta)}."
+    )
 
 
 def print_json(values: Any) -> None:
     """Print one JSON object on standard output."""
     print(json.dumps(values, indent=2))
+
+
+def show_concern(concern: Concern) -> None:
+    """Print what a reader should know before using a result."""
+    typer.secho("note: ", fg="yellow", bold=True, nl=False)
+    typer.echo(str(concern))
 
 
 def show_fit(result: FitResult, output: Path, *, as_json: bool) -> None:
@@ -30,11 +58,11 @@ def show_fit(result: FitResult, output: Path, *, as_json: bool) -> None:
         print_json(result.summary)
         return
     for concern in result.concerns:
-        typer.secho("note: ", fg="yellow", bold=True, nl=False)
-        typer.echo(str(concern))
+        show_concern(concern)
     typer.echo(str(result.guarantee))
     for line in result.lines():
         typer.echo(line)
+    show_what_is_left()
     typer.echo(f"Report: {output / 'report.html'}")
 
 

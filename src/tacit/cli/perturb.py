@@ -12,9 +12,10 @@ import typer
 
 from tacit.cli import options
 from tacit.cli.budget import account
-from tacit.cli.output import check_output_file, print_json, print_table, progress
+from tacit.cli.output import check_output_file, print_json, print_table, progress, show_concern, show_what_is_left
 from tacit.cli.read import read_table
 from tacit.errors import InvalidInputError, parameter, words
+from tacit.estimators.verdict import Concern
 
 if TYPE_CHECKING:
     from tacit.data.schema import ColumnSpec, TableSchema
@@ -29,6 +30,8 @@ APPENDED = typer.Option(
 SCHEMA = typer.Option(None, help="private-table: public schema of the columns, toml or json; see tacit tables schema.")
 
 PRIVATE = "private-table"
+FOR_THE_HOLDER = ("compared", "concerns")
+"""Values of a release that were computed from the real rows."""
 ALWAYS = {"table", "report", "overwrite", "as_json"}
 STATED = {"schema", "bounds", "integers", "categories"}
 USED_BY_PRIVATE = ALWAYS | STATED | {"method", "output", "label", "epsilon", "delta", "seed", "ledger", "dataset"}
@@ -133,15 +136,10 @@ def perturb(
     with ResultFolder(report, overwrite=overwrite, model=False, data=table), progress(2, quiet=as_json) as advance:
         advance("releasing")
         if method == PRIVATE:
+            stated = _stated(schema, bounds, integers, categories)
             result = synthesize_table(
                 read_table(table, as_text=True),
-                _narrowed(
-                    _stated(schema, bounds, integers, categories),
-                    table,
-                    _names(columns),
-                    _names(left_out) or [],
-                    missing,
-                ),
+                _narrowed(stated, table, _names(columns), _names(left_out) or [], missing),
                 epsilon=epsilon,
                 delta=delta,
                 label=label,
@@ -167,17 +165,20 @@ def perturb(
             result.summary["ledger"] = "Nothing is charged: this release has no guarantee, and no account covers it."
         result.write(report)
     if as_json:  # what is printed may be passed on; the comparison with the real rows stays in the report's folder
-        print_json({name: value for name, value in result.summary.items() if name != "compared"})
+        print_json({name: value for name, value in result.summary.items() if name not in FOR_THE_HOLDER})
         return
     _show_release(result.summary, report)
 
 
 def _show_release(summary: dict[str, Any], folder: Path) -> None:
+    for concern in summary.get("concerns", ()):
+        show_concern(Concern(**concern))
     typer.echo(summary["guarantee"]["sentence"])
     if "ledger" in summary:
         typer.echo(summary["ledger"])
     for name, value in summary["measures"].items():
         typer.echo(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
+    show_what_is_left()
     if summary["unchanged"]:
         typer.echo(f"Released unchanged: {', '.join(summary['unchanged'])}")
     typer.echo(f"Release: {summary['output']}; report: {folder / 'report.html'}")
@@ -293,7 +294,12 @@ def _stated(schema: Path | None, bounds: str | None, integers: str | None, categ
         )
     columns |= {name: CategoryColumn(tuple(values)) for name, values in _categories(categories).items()}
     options = TableSchema(columns)
-    return options if schema is None else TableSchema.load(schema).joined(options)
+    if schema is None:
+        return options
+    loaded = TableSchema.load(schema)
+    joined = loaded.joined(options)
+    loaded.check_public()  # now, not after the rows were read
+    return joined
 
 
 def _narrowed(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import InvalidInputError, Undisclosed, parameter, words
+from tacit.errors import InvalidInputError, Undisclosed, listed, parameter, words
 from tacit.validation import check_choice
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ def read_ratings_file(path: Path, columns: str, catalogue: Any = None, *, implic
     if missing:
         raise InvalidInputError(
             f"columns {', '.join(chosen)} in {path.name}",
-            words(f"no column {', '.join(missing)}"),
+            words(f"no column {', '.join(missing)}; it has {listed(frame.columns)}"),
             f"Name the columns of users, items and {'weights' if implicit else 'ratings'} with --columns.",
         )
     frame = frame.select(polars.col(given).alias(name) for given, name in zip(chosen, names, strict=True))
@@ -394,7 +394,11 @@ def read_catalogue(path: Path, columns: str, *, implicit: bool = False) -> Any:
     if name not in frame.columns and len(frame.columns) == 1:
         name = frame.columns[0]
     if name not in frame.columns:
-        raise InvalidInputError(f"a column {name!r} in {path.name}", words("none"), "Name the columns with --columns.")
+        raise InvalidInputError(
+            f"a column {name!r} in the catalogue {path.name}, as in the data",
+            words(f"none; it has {listed(frame.columns)}"),
+            "Rename the catalogue's column of items.",
+        )
     return frame[name].drop_nulls().unique(maintain_order=True).alias("item")
 
 
@@ -418,7 +422,11 @@ def column_names(columns: str, *, implicit: bool = False) -> list[str]:
             "two or three column names, as in user,item or user,item,weight", parameter(columns), "Give --columns."
         )
     if not implicit and len(chosen) != len(NAMES):
-        raise InvalidInputError("three column names, as in user,item,rating", parameter(columns), "Give --columns.")
+        raise InvalidInputError(
+            "three column names in --columns, as in user,item,rating",
+            parameter(columns),
+            "If the file has no ratings, but clicks, plays or purchases, add --implicit." if len(chosen) == 2 else "",
+        )
     return chosen
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from tacit.cli.output import charged
 from tacit.errors import TacitError, Words
 
 ALSO_CALLED = {
@@ -30,6 +31,11 @@ ALSO_CALLED = {
 PHRASES = {
     "open_account(dataset, epsilon, delta)": "tacit budget open NAME --epsilon E --delta D",
     "with missing=True": "with missing = true in the schema",
+    ", or call its method confirmed(): this": ": this",
+    "State the column's kind and its bounds or categories, from public knowledge, or name it in left_out.": (
+        "Draft a schema with `tacit tables schema`, check it and give it with --schema; or state the columns in --bounds and "
+        "--categories, and leave others out with --drop."
+    ),
     "(in the shell: tacit budget open": "(tacit budget open",
 }
 """Advice for Python, and the same for the command line."""
@@ -53,6 +59,7 @@ class OptionNames(TyperGroup):
 @contextmanager
 def _speaking_of(options: Mapping[str, str]) -> Iterator[None]:
     token = _options.set(options)
+    charged.set(None)  # of an earlier command in the same process
     try:
         yield
     finally:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.constraints import AtMost, Constraint, Implies, constraint_from_dict
-from tacit.data.files import existing_file
+from tacit.data.files import MARKS_OF_EMPTY_CELLS, existing_file
 from tacit.errors import InvalidInputError, listed, parameter, words
 from tacit.validation import check_count
 
@@ -503,8 +503,8 @@ class TableSchema:
             raise InvalidInputError(
                 "a schema that a person has confirmed",
                 words("a draft, which was made from the private rows"),
-                "Check it, and set public = true in its file (or call confirmed()): this is your statement that it is known "
-                "without the rows.",
+                "Check it, and set public = true in its file, or call its method confirmed(): this is your statement that "
+                "it is known without the rows.",
             )
 
     def joined(self, other: TableSchema) -> TableSchema:
@@ -696,7 +696,11 @@ def _finite_numbers(column: NDArray[Any], name: str, *, missing: bool = False) -
         raise wrong
     if column.dtype.kind in "OUT" and missing:
         column = np.array(
-            [np.nan if _is_missing(cell) or cell == "" else cell for cell in column.tolist()], dtype=object
+            [
+                np.nan if _is_missing(cell) or cell == "" or cell in MARKS_OF_EMPTY_CELLS else cell
+                for cell in column.tolist()
+            ],
+            dtype=object,
         )
     try:
         read = column.astype(np.float64)
@@ -799,7 +803,7 @@ def _all_differ(values: list[Any]) -> bool:
 MOST_CATEGORIES = 50
 """Text with more different values than this is left out, as free text rather than categories. Set by hand."""
 MOST_DECIMALS = 2
-"""Numbers with at most this many digits after the point are drafted with so many: prices, rates. Set by hand."""
+"""Numbers with at most this many digits after the point are drafted with that many: prices, rates. Set by hand."""
 FEW_INTEGERS = 2
 """Integers with at most this many different values are drafted as categories: flags, not quantities. Set by hand."""
 
@@ -827,6 +831,9 @@ def _column(name: str, cells: pl.Series) -> ColumnSpec | None:
     """Return the column that fits these cells; None for a column to leave out."""
     import polars as pl
 
+    marked = cells.set(cells.is_in(MARKS_OF_EMPTY_CELLS), None) if cells.dtype == pl.String else cells
+    if 0 < marked.drop_nulls().cast(pl.Float64, strict=False).count() == marked.count():
+        cells = marked  # numbers, beside NA and the like
     known = cells.drop_nulls()
     read = known.cast(pl.Float64, strict=False) if not known.dtype.is_temporal() else pl.Series([None])
     numeric = len(known) > 0 and known.dtype != pl.Boolean and read.null_count() == 0 and bool(read.is_finite().all())

@@ -174,9 +174,17 @@ def histogram(values: NDArray[np.int64], *, value_name: str) -> Figure:
 
     figure = Figure(figsize=(6.4, 3.2))
     axis = figure.subplots()
-    axis.hist(values, bins=np.geomspace(1, max(float(values.max()), 2.0) * 1.01, 30).tolist(), color=PRIVATE)
+    most = max(int(values.max()), 2)
+    edges = np.unique(np.round(np.geomspace(1, most + 1, 30)))  # whole numbers: no bin is empty because none lies in it
+    axis.hist(values, bins=edges.tolist(), color=PRIVATE)
     axis.set_xscale("log")
     axis.set_yscale("log")
+    axis.set_ylim(bottom=0.7)  # bars start below one, so that their lengths can be compared
+    ticks = [step * 10**power for power in range(len(str(most))) for step in (1, 2, 5) if step * 10**power <= most]
+    axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks], minor=False)
+    axis.set_xticks([], minor=True)
+    axis.yaxis.set_major_formatter("{x:,.0f}")
+    axis.yaxis.set_minor_formatter("")
     axis.set_xlabel(value_name)
     axis.set_ylabel("count")
     axis.spines[["top", "right"]].set_visible(False)
@@ -200,17 +208,24 @@ def distributions(
         pair = [part[np.isfinite(part)] for part in (before[:, place], after[:, place])]
         both = np.concatenate(pair)
         edges = np.linspace(both.min(), both.max() + 1, 31) if name in dates else _edges(both)
+        # bins that grow outwards are drawn equally wide, with their values at some of them
+        uneven = edges[-1] - edges[0] > len(edges) * (edges[len(edges) // 2 + 1] - edges[len(edges) // 2]) * 1.01
+        places = np.arange(len(edges), dtype=np.float64) if uneven else edges
         for values, colour, label in zip(pair, (PLAIN, PRIVATE), ("original", "release"), strict=True):
             counts, _ = np.histogram(values, edges)
             # as fractions, because the number of rows may differ
-            axis.stairs(counts / max(len(values), 1), edges, fill=True, alpha=0.5, color=colour, label=label)
+            axis.stairs(counts / max(len(values), 1), places, fill=True, alpha=0.5, color=colour, label=label)
         axis.set_title(_shortened(name), fontsize=9)
         axis.set_yscale("log")  # one row in a tail is seen beside thousands in the middle
         axis.yaxis.set_minor_formatter("")
-        if edges[-1] - edges[0] > len(edges) * (edges[len(edges) // 2 + 1] - edges[len(edges) // 2]) * 1.01:
-            axis.set_xscale("symlog", linthresh=float(np.diff(edges).min()) * TAIL_BINS)
+        if uneven:
+            labelled = np.linspace(0, len(edges) - 1, 4).astype(int)
+            axis.set_xticks(places[labelled], [f"{edge:.6g}" for edge in edges[labelled]])
         if name in dates:
-            axis.set_xticks(edges[[0, 15]], [str(np.datetime64(int(day), "D")) for day in edges[[0, 15]]])
+            months = edges[-1] - edges[0] > DAYS_SHOWN  # a month is enough, and shorter
+            labelled = np.array([0, 15, 30] if months else [0, 20])
+            days = edges[labelled].astype("datetime64[D]")
+            axis.set_xticks(edges[labelled], [str(day.astype("datetime64[M]") if months else day) for day in days])
         axis.tick_params(labelsize=7)
         axis.spines[["top", "right"]].set_visible(False)
     for axis in axes[len(names) :]:
@@ -219,6 +234,8 @@ def distributions(
     return figure
 
 
+DAYS_SHOWN = 120
+"""Up to this many days an axis of dates shows days, not months."""
 TAIL_BINS = 8
 """Bins of each tail that lies far outside the middle of a column."""
 

@@ -35,6 +35,8 @@ IN_WORDS = {
     "gradient": "gradient of the loss",
 }
 """Statistics by names for readers who do not know the program."""
+OF_USERS = {"count": "number of users", "users": "number of users", "pairs": "sums for all pairs of items"}
+"""The same where the unit is a user."""
 HOLDER_ONLY, PASSED_ON = "for the holder only", "may be passed on"
 """Who a section is for; in parentheses at the end of a heading they become a coloured mark."""
 
@@ -101,7 +103,10 @@ class Report:
 
     def guarantee(self, guarantee: Guarantee) -> None:
         """Add the guarantee: its sentence, and the releases from which it was computed."""
-        rows = [[_in_words(release.name), str(release.count), release.describe()] for release in guarantee.releases]
+        rows = [
+            [_in_words(release.name, guarantee.unit), str(release.count), release.describe()]
+            for release in guarantee.releases
+        ]
         self.text(f"Guarantee ({PASSED_ON})" if guarantee.holds else "No guarantee", str(guarantee))
         if rows:
             self.table(f"What was released ({PASSED_ON})", ["statistic", "times", "how"], rows)
@@ -115,12 +120,15 @@ class Report:
         run = occasion.get()
         facts = {"data": run.data} if run.data else {}
         facts |= {"written": f"{datetime.now(UTC):%Y-%m-%d}", **self.facts, "tacit": version("tacit")}
+        notice, separator, further = self.summary.partition(". ")
+        for_the_holder = "the holder" in self.summary
         return page.render(
             title=self.title,
-            summary=self.summary,
+            notice=notice + separator.rstrip() if for_the_holder else "",
+            summary=further if for_the_holder else self.summary,
             facts=facts,
             warnings=run.warnings,
-            sections=[_marked(section) for section in self._sections],
+            sections=[_marked(section, for_the_holder) for section in self._sections],
         )
 
     def _repr_html_(self) -> str:
@@ -133,15 +141,18 @@ class Report:
         Path(path).write_text(self.html(), encoding="utf-8")
 
 
-def _in_words(statistic: str) -> str:
+def _in_words(statistic: str, unit: str) -> str:
     """Return what a released statistic is: programs name the arrays of a sum, as in count+total."""
-    return ", ".join(IN_WORDS.get(part, part.replace("_", " ")) for part in statistic.split("+")) if statistic else "-"
+    names = IN_WORDS | (OF_USERS if unit == "user" else {})
+    return ", ".join(names.get(part, part.replace("_", " ")) for part in statistic.split("+")) if statistic else "-"
 
 
-def _marked(section: dict[str, Any]) -> dict[str, Any]:
-    """Return a section with who it is for taken out of its heading."""
+def _marked(section: dict[str, Any], for_the_holder: bool) -> dict[str, Any]:
+    """Return a section with who it is for: as its heading says, or else, in a page for the holder, for the holder only."""
     heading = section["heading"]
     for mark, style in ((HOLDER_ONLY, "holder"), (PASSED_ON, "passed")):
         if heading.endswith(f" ({mark})"):
             return {**section, "heading": heading.removesuffix(f" ({mark})"), "mark": mark, "style": style}
+    if for_the_holder and section["kind"] in ("table", "figure"):
+        return {**section, "mark": HOLDER_ONLY, "style": "holder"}
     return section

@@ -7,7 +7,7 @@ import os
 import tempfile
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, wraps
@@ -19,6 +19,7 @@ from tacit.errors import ConcernWarning, InvalidInputError, parameter, words
 from tacit.estimators.saved import SavedModel
 from tacit.estimators.verdict import Concern, about_guarantee
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.rounding import rounded_up
 from tacit.report.page import Occasion, Report, occasion
 
 Parameters = ParamSpec("Parameters")
@@ -145,7 +146,8 @@ class FitResult(Shown, ABC):
     def report(self) -> Report:
         """The page, with the notice, the concerns and the guarantee."""
         report = Report(self.title, self.notice)
-        report.facts = _facts(self.summary, self.n_units, self.guarantee)
+        settings = self.summary.get("settings") or _plain_settings(self.model)
+        report.facts = facts_of(settings, self.n_units, self.guarantee)
         report.concerns(self.concerns)
         report.guarantee(self.guarantee)
         self.draw(report)
@@ -177,15 +179,30 @@ def _replace(path: Path, text: str) -> None:
     os.replace(partial, path)
 
 
-def _facts(summary: dict[str, Any], n_units: int | None, guarantee: Guarantee) -> dict[str, str]:
+def _plain_settings(model: Any) -> dict[str, Any]:
+    """Return the parameters of a model that are numbers or words, other than those that only say how it was run."""
+    given = model.get_params(deep=False) if hasattr(model, "get_params") else {}
+    return {
+        name: value
+        for name, value in given.items()
+        if isinstance(value, (bool, int, float, str))
+        and not name.startswith("max_")
+        and name not in ("adjacency", "dataset", "ledger", "n_jobs", "verbose")
+    }
+
+
+def facts_of(settings: Mapping[str, Any], n_units: int | None, guarantee: Guarantee) -> dict[str, str]:
     """Return what was fitted and how, for the header of a page."""
     facts = {} if n_units is None else {f"{guarantee.unit}s fitted": f"{n_units:,}"}
-    given = {name: value for name, value in summary.get("settings", {}).items() if value is not None}
-    if given:
-        facts["settings"] = ", ".join(
-            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in given.items()
-        )
-    return facts
+    given = {name: value for name, value in settings.items() if value is not None}
+    shown = [
+        f"{name.removeprefix('n_').replace('_', ' ')} {f'{value:.4g}' if isinstance(value, float) else value}"
+        for name, value in given.items()
+    ]
+    epsilon = given.get("epsilon")
+    if isinstance(epsilon, float) and guarantee.holds and guarantee.epsilon > 1.001 * epsilon:
+        shown.append(f"epsilon in all {rounded_up(guarantee.epsilon)}")  # a part was spent before, as on a vocabulary
+    return facts | ({"settings": ", ".join(shown)} if shown else {})
 
 
 MODEL, VALUES, PAGE = "model", "result.json", "report.html"
@@ -323,5 +340,5 @@ def _refusal(earlier: str) -> InvalidInputError:
     return InvalidInputError(
         "a folder without an earlier result",
         words(f"one that holds {earlier}"),
-        "Nothing was computed or charged. Give another folder, or overwrite it (--overwrite, or overwrite=True).",
+        "Nothing was computed or charged. Give another folder, or overwrite it with `overwrite=True` (--overwrite).",
     )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tacit.data.files import as_frame
 from tacit.data.schema import DateColumn, TableSchema, looks_like_identifier
 from tacit.errors import InvalidInputError, listed, parameter, words
+from tacit.estimators.verdict import HOLDER, Concern, about_guarantee
 from tacit.measure import value_difference
 from tacit.measure.synthetic import SyntheticMeasures, measure_synthetic
 from tacit.perturb import named_release
@@ -31,7 +32,7 @@ from tacit.perturb.compare import (
 )
 from tacit.report.figures import category_bars, distributions, release_frontier
 from tacit.report.page import HOLDER_ONLY, Report
-from tacit.report.result import Result, for_the_holder
+from tacit.report.result import Result, concerns_in_the_result, facts_of, for_the_holder
 from tacit.synthetic import PrivateTable
 from tacit.synthetic.rules import comparable
 from tacit.validation import check_seed
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
 COLUMNS_PER_FIGURE, ROWS_SHOWN, MEANS_SHOWN = 24, 200, 8
 """Most columns in a figure, and most rows and columns in a table of the report: more would not be readable."""
 ROWS_OF_PAIRS = 10
+HARDLY_BETTER = 0.8
+"""Synthetic rows with more than this fraction of the error of shuffled columns keep hardly any relation. Set by hand."""
+RELATED = 1.5
+"""Columns have something to do with each other if shuffling them changes pairs this many times as much as chance does."""
 TRIED_ROWS = 50
 """Rows on which the comparison of a synthetic table is tried before its budget is charged."""
 ROWS_COMPARED = 6000
@@ -141,6 +146,8 @@ def perturb_table(
     if hasattr(release, "new_labels_") and appended_to is None:
         summary |= _memberships(release, chosen)
     report = Report(f"A table released by {method}", summary["notice"])
+    plain = {name: value for name, value in settings.items() if isinstance(value, (int, float, str))}
+    report.facts = facts_of({"method": method, **plain}, len(released), release.guarantee_)
     report.guarantee(release.guarantee_)
     _say_what_leaves(report, summary)
     _show_measures(report, summary["measures"])
@@ -157,6 +164,7 @@ def perturb_table(
     return ReleasedTable(summary, report, released.to_native())
 
 
+@concerns_in_the_result
 def synthesize_table(
     frame: Any,
     schema: Any,
@@ -210,8 +218,11 @@ def synthesize_table(
     released = model.sample(random_state=random_state)
     drawn = _declared_cells(_frame(released), stated)
     measured = measure_synthetic(compared, drawn, label=label)
+    concerns = about_guarantee(model.guarantee_, len(table))
+    concerns += _about_pairs(compared, measured)
     summary: dict[str, Any] = {
         "notice": for_the_holder("the synthetic table"),
+        "concerns": [concern.to_dict() for concern in concerns],
         "method": PRIVATE,
         "label": label,
         "guarantee": model.guarantee_.to_dict(),
@@ -224,6 +235,10 @@ def synthesize_table(
         "identifying": [],
     }
     report = Report("A synthetic table", summary["notice"])
+    report.facts = facts_of(
+        {"epsilon": float(epsilon), "delta": float(delta), "columns": len(stated.columns)}, len(table), model.guarantee_
+    )
+    report.concerns(concerns)
     report.guarantee(model.guarantee_)
     _say_what_leaves(report, summary)
     report.table(
@@ -245,6 +260,38 @@ def synthesize_table(
         "Before it leaves", "The guarantee bounds every attack. No synthetic row is derived from a single original row."
     )
     return ReleasedTable(summary, report, released)
+
+
+def _about_pairs(real: nw.DataFrame[Any], measured: SyntheticMeasures) -> list[Concern]:
+    """Return a concern if synthetic rows keep pairs of columns hardly better than real columns in shuffled order would.
+
+    Where columns have little to do with each other, shuffling changes as little as drawing the rows again, and there is no
+    concern.
+    """
+    import narwhals as nw
+
+    if not measured.pairs:
+        return []
+    generator = np.random.default_rng(0)  # of the comparison, which is for the holder
+    n_rows = len(real)
+    cells = {name: real[name].to_numpy() for name in real.columns}
+    drawn_again = generator.integers(n_rows, size=n_rows)
+    again = {name: column[drawn_again] for name, column in cells.items()}
+    shuffled = {name: column[generator.permutation(n_rows)] for name, column in cells.items()}
+    chance, trivial = (
+        measure_synthetic(real, nw.from_dict(one, backend="polars")).mean_pair for one in (again, shuffled)
+    )
+    if trivial < RELATED * chance or measured.mean_pair < HARDLY_BETTER * trivial:
+        return []
+    return [
+        Concern(
+            "Pairs of columns are hardly kept better than by real columns in shuffled order, which keep no relation at all: mean "
+            f"total variation {measured.mean_pair:.3f} against {trivial:.3f}.",
+            "Do not study relations between columns with these rows. Leave columns out, declare fewer categories, or give a "
+            "larger epsilon.",
+            HOLDER,
+        )
+    ]
 
 
 def _declared_cells(table: nw.DataFrame[Any], schema: TableSchema) -> nw.DataFrame[Any]:
