@@ -1,5 +1,6 @@
 """Small files are fitted in this process: the same partitions, totals, guarantee and checkpoint as on a cluster, without Dask."""
 
+import errno
 import sys
 import time
 import warnings
@@ -8,9 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 from threadpoolctl import threadpool_info
+from typer.testing import CliRunner
 
 import tacit
-from tacit.cluster import run, worker
+from tacit.cli.main import app
+from tacit.cluster import recommend_on, run, transform_on, worker
 from tacit.cluster.driver import ONE_PARTITION, _without_secrets
 from tacit.cluster.here import Here
 from tacit.cluster.partitions import Block, RatingReader, users_by_range
@@ -19,6 +22,7 @@ from tacit.data import make_images, make_ratings
 from tacit.errors import InvalidInputError, PrivacyWarning, ProtocolError
 from tacit.factor import kernels
 from tacit.privacy import Ledger
+from tacit.report.partitions import PartitionedFit
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 IMAGES = make_images(120, side=6, n_parts=3).images
@@ -237,3 +241,57 @@ def test_a_checkpoint_is_of_these_files(rows, tmp_path):
             fit(partitions, **settings)
     assert fit(rows).guarantee_.holds
     assert len(ledger.history("images")) == 1, "charged once"
+
+
+def test_a_checkpoint_that_is_kept_gives_the_same_model_again(rows, tmp_path):
+    ledger = Ledger(tmp_path / "budget.db")
+    ledger.open_account("images", epsilon=10.0, delta=1e-5)
+
+    def fit():
+        model = tacit.PrivateMoments(epsilon=1.0, ledger=tmp_path / "budget.db", dataset="images")
+        return run.run_on(None, model, rows, checkpoint=tmp_path / "run", keep_checkpoint=True)
+
+    first, again = fit(), fit()
+    assert again.mean_.tobytes() == first.mean_.tobytes(), "no noise is drawn anew"
+    assert again.guarantee_ == first.guarantee_
+    assert len(ledger.history("images")) == 1
+    run.end_checkpoint(tmp_path / "run")
+    assert not list((tmp_path / "run").iterdir())
+    assert fit().mean_.tobytes() != first.mean_.tobytes()
+    assert len(ledger.history("images")) == 2
+
+
+def test_a_command_whose_result_cannot_be_written_loses_nothing(rows, tmp_path, monkeypatch):
+    """The disk is full when the model is written: the budget is spent, and the next call gets the model that it paid for."""
+    ledger = Ledger(tmp_path / "budget.db")
+    ledger.open_account("images", epsilon=10.0, delta=1e-5)
+    arguments = [
+        *("fit", "nmf", rows, "-k", "2", "--epsilon", "1", "--output", str(tmp_path / "out")),
+        *("--ledger", str(tmp_path / "budget.db"), "--dataset", "images", "--checkpoint", str(tmp_path / "run")),
+    ]
+
+    def full(self, output):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionedFit, "write", full)
+        assert CliRunner().invoke(app, arguments).exit_code
+    assert len(ledger.history("images")) == 1
+    assert not (tmp_path / "out" / "model").exists()
+    assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
+    assert tacit.load(tmp_path / "out" / "model" / "nmf.tacit").guarantee_.holds
+    assert len(ledger.history("images")) == 1, "charged once"
+    assert not list((tmp_path / "run").iterdir())
+
+
+def test_a_model_is_applied_without_a_cluster(rows, ratings, tmp_path):
+    model = tacit.PrivatePCA(2, epsilon=50.0, row_norm=3.0).fit(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        written = transform_on(None, model, rows, tmp_path / "weights")
+    found = np.vstack([pl.read_parquet(path).to_numpy() for path in written])
+    np.testing.assert_allclose(found, model.transform(IMAGES), atol=1e-9)
+    items = tacit.PrivateRecommender(2, epsilon=50.0, catalogue=CATALOGUE).fit(ratings)
+    lists = recommend_on(None, items, ratings, tmp_path / "lists", n=3)
+    users = pl.concat([pl.read_parquet(path) for path in lists])["user"]
+    assert sorted(users.unique().to_list()) == sorted(FRAME["user"].unique().to_list())

@@ -80,6 +80,7 @@ class Partitioned:
         self, estimator: Any, name: str, output: Path, *, overwrite: bool, as_json: bool, stages: int, **settings: Any
     ) -> None:
         """Fit, write the folder and show the result; a list of stages is not known in advance without privacy."""
+        from tacit.cluster import end_checkpoint
         from tacit.report import ResultFolder, fit_partitions
 
         with ResultFolder(output, overwrite=overwrite), progress(stages, quiet=as_json) as advance:
@@ -93,6 +94,7 @@ class Partitioned:
                 blocks=self.blocks,
                 resident=self.resident,
                 checkpoint=self.checkpoint,
+                keep_checkpoint=True,  # until the model is on disk
                 name=name,
                 source={"data": str(self.data.absolute())},
                 progress=advance,
@@ -100,6 +102,8 @@ class Partitioned:
             )
             advance("writing the report")
             result.write(output)
+        if self.checkpoint is not None:
+            end_checkpoint(self.checkpoint)
         show_fit(result, output, as_json=as_json)
 
 

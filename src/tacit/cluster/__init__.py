@@ -2,6 +2,6 @@
 
 from tacit.cluster.apply import predict_on, recommend_on, transform_on
 from tacit.cluster.driver import Progress
-from tacit.cluster.run import run_on
+from tacit.cluster.run import end_checkpoint, run_on
 
-__all__ = ["Progress", "predict_on", "recommend_on", "run_on", "transform_on"]
+__all__ = ["Progress", "end_checkpoint", "predict_on", "recommend_on", "run_on", "transform_on"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.cluster.partitions import RatingReader, RowReader, partition_paths
+from tacit.cluster.run import check_workers, cluster_of, is_small
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.validation import check_count
 
@@ -27,7 +28,9 @@ def transform_on(
 
     Parameters
     ----------
-    client : distributed.Client
+    client : distributed.Client, str or None
+        The cluster, or the address of its scheduler. None starts one process per core of this machine; files of less than
+        32 MB together are read in this process.
     model : estimator
         Fitted, with `transform`.
     paths : str or sequence of path-like
@@ -66,7 +69,8 @@ def recommend_on(
 
     Parameters
     ----------
-    client : distributed.Client
+    client : distributed.Client, str or None
+        As for `transform_on`.
     model : recommender
         A user's factors are found from the user's own ratings in the file.
     paths, folder
@@ -126,21 +130,23 @@ class _Lists:
 def _apply_on(
     client: Any, model: Any, paths: str | Sequence[Any], folder: str | os.PathLike[str], compute: Compute
 ) -> list[Path]:
-    from distributed import wait
-
     target, sources = Path(folder), partition_paths(paths)
     names = [Path(path).name.split(".")[0] for path in sources]
     if len(set(names)) != len(names):
         raise InvalidInputError("partitions with different names", parameter(sorted(names)), "Rename the files.")
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    shared = client.scatter(model, broadcast=True)
     written = [target / f"{name}.parquet" for name in names]
-    futures = [
-        client.submit(_write, compute, shared, path, str(output.absolute()), pure=False)
-        for path, output in zip(sources, written, strict=True)
-    ]
-    wait(futures)  # also if one failed, so that no task writes after this call
-    client.gather(futures)
+    with cluster_of(client, small=is_small(sources)) as cluster:
+        check_workers(cluster)
+        shared = cluster.scatter(model, broadcast=True)
+        futures = [
+            cluster.submit(_write, compute, shared, path, str(output.absolute()), pure=False)
+            for path, output in zip(sources, written, strict=True)
+        ]
+        errors = [future.exception() for future in futures]  # of all, so that no task writes after this call
+    for error in errors:
+        if error is not None:
+            raise error
     return written
 
 

@@ -91,6 +91,7 @@ def drive(
     threads: int = 1,
     resident: int | None = None,
     patience: float = 300.0,
+    keep_checkpoint: bool = False,
     on_round: OnRound | None = None,
 ) -> Any:
     """Fit an estimator to the sources, one per partition, that `load` reads on the workers; see `tacit.cluster.run_on`."""
@@ -112,9 +113,12 @@ def drive(
         patience=patience,
     )
     try:
-        return run.fit(on_round or (lambda progress: None))
+        fitted = run.fit(on_round or (lambda progress: None))
     finally:
         run.close()
+    if not keep_checkpoint:
+        run.journal.end()
+    return fitted
 
 
 class _Resumable(Alone):
@@ -150,7 +154,7 @@ class _ClusterRun:
     ) -> None:
         if not sources:
             raise InvalidInputError("at least one partition", words("none"), "Give the files or parts of the data.")
-        self._client, self._estimator, self._journal, self._patience = client, estimator, journal, patience
+        self._client, self._estimator, self.journal, self._patience = client, estimator, journal, patience
         self._sources = dict(enumerate(sources))
         ledger, dataset = getattr(estimator, "ledger", None), getattr(estimator, "dataset", None)
         if ledger is not None and dataset is None:
@@ -230,7 +234,6 @@ class _ClusterRun:
             estimator.guarantee_ = channels[0].guarantee.assuming(*assumed, *own)
         else:  # the estimator itself says that it protects nothing, and why
             estimator.guarantee_ = stated
-        self._journal.end()
         return estimator
 
     # ------------------------------------------------------------------------------------------------------- answers
@@ -238,7 +241,7 @@ class _ClusterRun:
     def _answer(self, contribution: Contribution, header: Header) -> Any:
         """Return the answer to what all partitions wait for; it is kept in the journal before anyone sees it."""
         number = len(self._answers)
-        recorded = self._journal.answer(number)
+        recorded = self.journal.answer(number)
         channel = self._channel(header)
         if recorded is not None:
             if isinstance(channel, Noisy) and header.kind == "sum":
@@ -256,7 +259,7 @@ class _ClusterRun:
             answer = _in_the_clear(contribution, header, self._grids(contribution))
         else:
             answer = self._elsewhere(channel, contribution, header)
-        self._journal.keep(number, answer)
+        self.journal.keep(number, answer)
         return answer
 
     def _elsewhere(self, channel: Any, contribution: Contribution, header: Header) -> Any:
@@ -285,7 +288,7 @@ class _ClusterRun:
                 channel = Noisy(header.plan, max_units=header.max_units, spending=self._spending, insecure_seed=seed)
             channel = channel if self._alone else interposed(channel)
             if self._alone and isinstance(channel, Noisy):
-                channel.joined(_Resumable(self._journal))
+                channel.joined(_Resumable(self.journal))
             channel.open()
             self._channels[header.channel] = channel
         return self._channels[header.channel]

@@ -50,6 +50,10 @@ class Here:
         except Exception as error:
             return Done(error=error)
 
+    def scatter(self, value: Any, **settings: Any) -> Done:
+        """Return the value as the result of a task."""
+        return Done(value)
+
     def gather(self, futures: Sequence[Done]) -> list[Any]:
         """Return the results."""
         return [future.result() for future in futures]

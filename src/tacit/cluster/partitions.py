@@ -256,7 +256,8 @@ class RatingReader:
     item_type : {"integer", "text"}, optional
         Of the catalogue's ids: the items are read as such, whatever else is in the file.
     compact : bool
-        For a fit, which stays in memory: number the users, and use half as many bytes where no number changes.
+        For a fit: number the users, use half as many bytes where no number changes, and keep the ratings until the fit asks
+        for its first total, when it has indexed them.
     """
 
     columns: tuple[str, ...] = ("user", "item", "rating")
@@ -291,6 +292,7 @@ class RatingReader:
             frame = frame.with_columns(as_item_type(frame["item"], self.item_type))
         if self.compact and frame.height:
             frame = frame.with_columns(frame["user"].rank("dense").cast(pl.Int32), *map(_halved, frame[:, 1:]))
+            return Loaded((frame,), frame.height, free=lambda: _empty(frame))
         return Loaded((frame,), frame.height)
 
     def users(self, source: Any) -> Any:
@@ -311,6 +313,11 @@ class RatingReader:
                 words(f"no column {', '.join(missing)}"),
                 "Rename the columns, or name those of the files.",
             )
+
+
+def _empty(frame: Any) -> None:
+    for name in frame.columns:
+        frame.drop_in_place(name)
 
 
 def _halved(column: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tacit.cluster.driver import OnRound, drive
 from tacit.cluster.here import Here, working_here
+from tacit.cluster.journal import Journal
 from tacit.cluster.partitions import RatingReader, RowReader, check_units_apart, partition_paths, sources_of
 from tacit.errors import InvalidInputError, ProtocolError, TacitError, kind_of, words
 from tacit.estimators.input import is_dask
@@ -45,6 +46,7 @@ def run_on(
     blocks: int = 1,
     resident: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    keep_checkpoint: bool = False,
     threads: int = 1,
     patience: float = 300.0,
     dashboard: bool = False,
@@ -84,6 +86,9 @@ def run_on(
     checkpoint : path-like, optional
         Folder in which all answers are kept, so that a run whose driver or scheduler died goes on from there, and is charged
         once. Only the holder may read it.
+    keep_checkpoint : bool, default=False
+        Do not empty the folder at the end, for a model that is not saved yet: the same call gives the same model again, and is
+        not charged. `tacit.cluster.end_checkpoint` empties it.
     threads : int, default=1
         Of the compiled kernels in one worker; it must be the same in a run that is resumed.
     patience : float, default=300
@@ -139,11 +144,17 @@ def run_on(
             sources,
             read,
             checkpoint=checkpoint,
+            keep_checkpoint=keep_checkpoint,
             threads=threads,
             resident=None if resident is None else check_count(resident, "resident"),
             patience=patience,
             on_round=on_round,
         )
+
+
+def end_checkpoint(checkpoint: str | os.PathLike[str]) -> None:
+    """Empty the folder of a run that `run_on` kept: the model is saved, and the answers that led to it are not needed."""
+    Journal.at(checkpoint).end()
 
 
 def is_small(partitions: Any) -> bool:

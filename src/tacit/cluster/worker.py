@@ -51,11 +51,14 @@ class Loaded(Undisclosed):
         A partition without rows adds nothing, and is not fitted.
     columns : tuple of str, optional
         The names of the columns, where the file has them: the same in every partition.
+    free : callable, optional
+        Frees what `fit` does not need any more when it asks for its first total, as it has a table of its own by then.
     """
 
     arguments: tuple[Any, ...]
     rows: int
     columns: tuple[str, ...] | None = None
+    free: Callable[[], None] | None = None
 
 
 Load = Callable[[Any], Loaded]
@@ -182,6 +185,7 @@ class PartitionFit:
     def __init__(self, spec: FitSpec, partition: int, source: Any) -> None:
         self._spec, self._partition, self._label = spec, partition, label_of(partition, source)
         self._columns: tuple[str, ...] | None = None
+        self._free: Callable[[], None] | None = None
         self._concluded: list[NDArray[np.float64]] = []
         self._posted: queue.SimpleQueue[tuple[int, Contribution, Arrays] | BaseException] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -219,7 +223,7 @@ class PartitionFit:
             if not loaded.rows:
                 self._posted.put((0, Contribution(None, label=self._label, columns=loaded.columns), {}))
                 return
-            self._columns = loaded.columns
+            self._columns, self._free = loaded.columns, loaded.free
             with interpose(self._relay):
                 fitted = _fresh(self._spec.estimator).fit(*loaded.arguments)
             released = {name: vars(fitted)[name] for name in fitted._released if name in vars(fitted)}
@@ -242,6 +246,8 @@ class PartitionFit:
 
     def ask(self, contribution: Contribution, arrays: Arrays) -> Any:
         """Post what the fit waits for, and wait."""
+        if self._free is not None and not self._asked:
+            self._free()
         named = replace(contribution, label=self._label, columns=None if self._asked else self._columns)
         self._posted.put((self._asked, named, arrays))
         self._asked += 1
