@@ -281,6 +281,20 @@ def test_a_checkpoint_is_for_its_owner_only(tmp_path):
     journal.close()
 
 
+def test_what_opens_a_round_does_not_outlive_it(tmp_path):
+    """A process that ends between the two finds both or neither."""
+    journal = Journal(tmp_path / CHECKPOINT, {"job": "x"}, resume=False)
+    journal.begin(0, b"l" * 16, 8, None)
+    journal.keep_opening({0: b"seed"})
+    ended = sqlite3.connect(tmp_path / CHECKPOINT)
+    ended.execute("CREATE TRIGGER ends BEFORE DELETE ON opening BEGIN SELECT RAISE(ABORT, 'ended here'); END")
+    ended.close()
+    with pytest.raises(sqlite3.IntegrityError):
+        journal.keep_total(0, b"12345678")
+    assert (journal.complete, journal.opening()) == (0, {0: b"seed"})
+    journal.close()
+
+
 def test_the_charge_of_a_run_that_sent_nothing_does_not_pay_for_another(tmp_path):
     journal = Journal(tmp_path / CHECKPOINT, {"data": "one"}, resume=False)
     journal.note_charge()

@@ -13,6 +13,7 @@ have heard more rounds of it than it has begun.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -154,15 +155,15 @@ class Journal:
         The disk may take its time: if the computer fails before, what was sent is still there, or the others have the total.
         """
         self._file.execute("PRAGMA synchronous=NORMAL")
-        self._file.execute("UPDATE rounds SET heard = 1, sent = NULL, total = ? WHERE number = ?", (total, number))
-        self._file.execute("DELETE FROM opening")
+        with self._together():  # what opens a round must not outlive it
+            self._file.execute("UPDATE rounds SET heard = 1, sent = NULL, total = ? WHERE number = ?", (total, number))
+            self._file.execute("DELETE FROM opening")
 
     def keep_opening(self, contents: Mapping[int, bytes]) -> None:
         """Keep, on the disk, what opens the round under way: see `tacit.channel.surviving.OpeningMemory`."""
         self._file.execute("PRAGMA synchronous=FULL")
-        self._file.execute("BEGIN")
-        self._file.executemany("INSERT OR REPLACE INTO opening VALUES (?, ?)", list(contents.items()))
-        self._file.execute("COMMIT")
+        with self._together():
+            self._file.executemany("INSERT OR REPLACE INTO opening VALUES (?, ?)", list(contents.items()))
 
     def opening(self) -> dict[int, bytes]:
         """Return what is known of the opening of the round that has no total."""
@@ -223,6 +224,17 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    @contextlib.contextmanager
+    def _together(self) -> Iterator[None]:
+        """Within the block, write all or nothing."""
+        self._file.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self._file.execute("ROLLBACK")
+            raise
+        self._file.execute("COMMIT")
 
     def _value(self, key: str) -> bytes | None:
         row = self._file.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
