@@ -125,6 +125,12 @@ def test_ratings_in_partitions_need_a_catalogue(ratings):
             model.fit(ratings)
 
 
+def test_a_method_that_is_no_program_is_refused_as_such(ratings):
+    model = tacit.PrivateRecommender(2, epsilon=1.0, method="published", unit="cell", catalogue=CATALOGUE)
+    with pytest.raises(InvalidInputError, match="whose result follows from totals alone"):
+        model.fit(ratings)
+
+
 def test_workers_get_a_long_catalogue_as_an_array():
     """scikit-learn copies a list element by element, for every partition."""
     for listed in (CATALOGUE, ["b", "a"], [1, "a"]):

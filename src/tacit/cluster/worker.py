@@ -477,6 +477,12 @@ def add_contributions(*parts: Contribution) -> Contribution:
         if part.columns is not None and part.columns != named.columns:
             raise _different(part.label, named.label, "columns with other names, or in another order")
         if part.header is not None and part.header != first.header:
+            if part.header.kind == "end":
+                raise InvalidInputError(
+                    "an estimator whose result follows from totals alone, for data in partitions",
+                    words("one that has another result in every partition"),
+                    "Choose another method, or fit all data in memory.",
+                )
             raise _different(part.label, first.label, "columns or types")
     if len(present) < 2:
         return replace(first, columns=named.columns)
