@@ -91,7 +91,7 @@ def whole() -> Outcome:
         ),
         (Pictures("pictures", (PictureRow.of("row", images, (2, 2)),)),),
         (Words("words", (WordList("topic <1>", ("a", "b")),)),),
-        ("It holds.",),
+        ("It holds.", "See `a < b`."),
     )
 
 
@@ -228,6 +228,7 @@ def test_pages_show_all_and_escape(tmp_path):
         "because",
         "better",
         "It holds.",
+        "See <code>a &lt; b</code>.",
         "topic &lt;1&gt;",
         "<svg",
         "outcome.py#L",
@@ -247,7 +248,7 @@ def test_a_section_says_when_where_and_how_often_was_measured(tmp_path):
     (result,) = obtain([ITEM], Run(DataFolder(tmp_path), repetitions=2), tmp_path)
     assert re.fullmatch(r"\d+ cores(, \d+ GB of memory)?; Python \S+, tacit \S+", result.machine)
     text = write_markdown(PAPER, [result], tmp_path / "md").read_text(encoding="utf-8").replace("\n", " ")
-    assert f"Computed on {result.date} in 0 seconds ({result.machine}), 2 repetitions." in text
+    assert f"Computed on {result.date} in about a second ({result.machine}), 2 repetitions." in text
     assert "Numbers beside the paper's, by verdict: better: 1." in text
 
 

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import itertools
 import os
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -27,7 +28,9 @@ def write_html(paper: Paper, results: Sequence[Result], folder: Path, absent: Se
     from jinja2 import Environment
 
     template = files("tacit.reproduce").joinpath("paper.html").read_text(encoding="utf-8")
-    page = Environment(autoescape=True).from_string(template)
+    environment = Environment(autoescape=True)
+    environment.filters["with_code"] = _with_code
+    page = environment.from_string(template)
     path = folder / f"{paper.package}.html"
     folder.mkdir(parents=True, exist_ok=True)
     sections = [_section(result, folder) for result in results]
@@ -168,7 +171,16 @@ def _spans(remarks: Sequence[str]) -> list[int]:
 
 
 def _time(seconds: float) -> str:
+    if seconds < 1.5:
+        return "about a second"
     return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+
+
+def _with_code(text: str) -> Any:
+    """Return a sentence as HTML; what stands between backticks is code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def source_link(found: Any, folder: Path) -> str:
