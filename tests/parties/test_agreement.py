@@ -171,6 +171,24 @@ def test_ratings_of_a_party_are_put_into_the_columns_of_the_job(tmp_path, identi
         read_party_data(tmp_path / "ratings.csv", replace(job, features=["x", "w"]), "hospital")
 
 
+@pytest.mark.parametrize(
+    ("model", "column", "expected"),
+    [
+        ("private-recommender", "rating", [[2.0, 0.0], [4.0, 1.0]]),  # the last one counts
+        ("private-implicit", None, [[1.0, 0.0], [1.0, 1.0]]),  # counted once
+        ("private-implicit", "weight", [[2.0, 0.0], [7.0, 1.0]]),  # added up
+        ("private-implicit", "count", [[2.0, 0.0], [7.0, 1.0]]),
+    ],
+)
+def test_repeated_rows_of_a_party_count_as_in_a_fit_of_one_holder(model, column, expected, tmp_path, identities):
+    frame = pl.DataFrame({"user": ["u2", "u1", "u2", "u2"], "item": ["y", "x", "x", "x"]})
+    if column:
+        frame = frame.with_columns(pl.Series(column, [1.0, 2.0, 3.0, 4.0]))
+    frame.write_csv(tmp_path / "rows.csv")
+    found = read_party_data(tmp_path / "rows.csv", job_of(identities, model=model), "hospital").X
+    np.testing.assert_array_equal(found.toarray(), expected)
+
+
 class Wires:
     """Two links joined by hand, so that frames can be changed on the way."""
 

@@ -159,6 +159,10 @@ def check_job(job: Job, *, accept_no_guarantee: bool = False) -> None:
         )
 
 
+INTERACTIONS = "private-implicit"
+"""The model whose tables need no ratings."""
+
+
 def read_party_data(path: str | Path, job: Job, party: str) -> PartyData:
     """Read a party's file, and refuse what does not fit the job; errors name the party."""
     model = JOBS[check_choice(job.model, "model", JOBS)]
@@ -239,25 +243,33 @@ def _records(path: str | Path, job: Job, party: str) -> Any:
 
 
 def _ratings(path: str | Path, job: Job, party: str) -> Any:
-    """Return a users x features sparse matrix from a table of user, item and rating."""
+    """Return a users x features sparse matrix from a table of user, item and rating; of interactions, weights are optional."""
     from scipy.sparse import csr_array
 
     from tacit.data.files import read_frame
 
     frame = read_frame(path)
-    if not {"user", "item", "rating"} <= set(frame.columns):
-        raise InvalidInputError(f"columns user, item and rating from {party}", words("others"), "Rename the columns.")
+    interactions = job.model == INTERACTIONS
+    values = [
+        name for name in (("weight", "count", "rating") if interactions else ("rating",)) if name in frame.columns
+    ]
+    if not {"user", "item"} <= set(frame.columns) or not (values or interactions):
+        wanted = "user and item (and weight, if there are any)" if interactions else "user, item and rating"
+        raise InvalidInputError(f"columns {wanted} from {party}", words("others"), "Rename the columns.")
     if frame.is_empty():
         raise InvalidInputError(
             f"at least one rating from {party}", words("none"), "A party without data does not take part."
         )
+    if not (interactions and values):
+        # as in a fit of one holder: the last rating counts, a repeated interaction once; weights are added up
+        frame = frame.unique(["user", "item"], keep="last", maintain_order=True)
     columns = {name: index for index, name in enumerate(job.features)}
     items = [str(item) for item in frame["item"].to_list()]
     unknown = [item for item in items if item not in columns]
     if unknown:
         raise InvalidInputError(
-            f"items of the job from {party}", words("other items"), "Drop ratings of items that the job does not list."
+            f"items of the job from {party}", words("other items"), "Drop rows with items that the job does not list."
         )
     users = frame["user"].rank("dense").to_numpy().astype(np.int64) - 1
-    entries = (frame["rating"].to_numpy().astype(np.float64), (users, [columns[item] for item in items]))
-    return csr_array(entries, shape=(int(users.max()) + 1, len(columns)))
+    numbers = frame[values[0]].to_numpy().astype(np.float64) if values else np.ones(len(frame))
+    return csr_array((numbers, (users, [columns[item] for item in items])), shape=(int(users.max()) + 1, len(columns)))
