@@ -16,8 +16,8 @@ import tacit
 from tacit import Ledger
 from tacit.errors import InvalidInputError, PrivacyWarning
 from tacit.neural import DivergedError, PrivateBayesianClassifier, dropout_rates, expected_calibration_error
-from tacit.neural.fallback import LEAST_SCALE
-from tacit.neural.program import MOST_RATE, MOST_SCORE_NOISE, STEP_NOISE, STEPS, rate_for
+from tacit.neural.fallback import LEAST_SCALE, MOST_SCORE_NOISE
+from tacit.neural.program import MOST_RATE, STEP_NOISE, STEPS, rate_for
 from tacit.privacy import gaussian_epsilon, gaussian_noise_multiplier
 
 X, Y = load_digits(return_X_y=True)
@@ -131,11 +131,11 @@ def test_dropout_rates_are_those_of_the_last_steps_noise(private):
 
 def test_steps_are_made_smaller_where_their_noise_would_be_large():
     training = classifier(epsilon=1.0, step_size=4.0)._training()
-    assert training.step_scale(0.0, 1000, 64) == 1
-    assert training.step_scale(0.05, 1000, 64) == 1
+    assert training.step_scale(0.0, 1000, 64, MOST_SCORE_NOISE) == 1
+    assert training.step_scale(0.05, 1000, 64, MOST_SCORE_NOISE) == 1
     for width in (64, 10_000):
         moved = 4.0 * 5.0 / (0.2 * 1000) / (1 - training.momentum) * np.sqrt(training.steps * width)
-        assert training.step_scale(5.0, 1000, width) * moved == pytest.approx(MOST_SCORE_NOISE)
+        assert training.step_scale(5.0, 1000, width, MOST_SCORE_NOISE) * moved == pytest.approx(MOST_SCORE_NOISE)
 
 
 def test_the_rate_follows_from_the_budget_alone():

@@ -125,3 +125,16 @@ def test_a_saved_model_predicts_the_same_and_holds_no_unnoised_figure(private, t
 def test_bad_targets_are_refused(y, settings, words):
     with pytest.raises(InvalidInputError, match=words):
         regressor(epsilon=1.0, **settings).fit(X, y)
+
+
+@pytest.mark.slow
+def test_few_rows_are_learned_from_with_the_default_settings():
+    """Noise that a class's score can bear would be larger than any target, and its gain too small to be seen."""
+    random = np.random.default_rng(3)
+    rows = np.clip(random.standard_normal((840, 8)), -3, 3)
+    targets = np.clip(2 * rows[:, 0] + 0.3 * random.standard_normal(840), -8, 8)
+    for seed in range(2):
+        model = PrivateBayesianRegressor(
+            epsilon=3.0, delta=1e-5, target_range=(-8, 8), feature_range=(-3, 3), insecure_seed=seed
+        ).fit(rows[:640], targets[:640])
+        assert model.score(rows[640:], targets[640:]) > 0.85

@@ -258,7 +258,8 @@ class PrivateNetwork(PrivateFit):
 
     def _describe_noise(self, training: Training, noise: float, n_inputs: int) -> None:
         batch, multiplier = training.sampling_rate * self.count_, noise / training.clip
-        last = training.step_scale(noise, self.count_, n_inputs) * training.step_size_at(training.steps - 1)
+        scale = training.step_scale(noise, self.count_, n_inputs, self._fallback.most_noise)
+        last = scale * training.step_size_at(training.steps - 1)
         self.step_noise_ = last * multiplier / batch
         self.dropout_rate_ = summarise_rates(self.weights_[-1], self.step_noise_)
         if multiplier > batch:  # last, so that the fit is complete where warnings are errors

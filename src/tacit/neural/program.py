@@ -36,10 +36,6 @@ OF_THE_COUNTS = {"count": 0.2, "targets": 0.8}
 """How the number of examples and the totals of the targets share the first of these. Set by hand."""
 KEPT_PART = 0.75
 """Samples are kept after this fraction of the path. Set by hand."""
-MOST_SCORE_NOISE = 4.0
-"""With few examples or a small epsilon all steps are made smaller, so that all together add no more noise than this to a
-score. Chosen among 0.5, 1, 2, 4 and 13 on 400 of the training images of MNIST and 400 rows each of two tables (winequality,
-yeast), at epsilon 0.3 to 10."""
 STEPS, LEAST_RATE, MOST_RATE, STEP_NOISE = 100, 0.1, 0.5, 4.0
 """Where neither the number of steps nor the rate is given: this many steps, at the rate for which the noise of one step is
 STEP_NOISE clipped gradients. Sampling then costs at most 6% more noise than using all examples in every step, except at the
@@ -99,8 +95,8 @@ class Training:
         """Return the size of a step, from 0."""
         return self.step_size * float((1 + 10 * step / self.steps) ** -self.step_decay)
 
-    def step_scale(self, noise: float, count: float, n_inputs: int) -> float:
-        r"""Return the factor for all step sizes with which the noise in a score is within MOST_SCORE_NOISE.
+    def step_scale(self, noise: float, count: float, n_inputs: int, most: float) -> float:
+        r"""Return the factor for all step sizes with which the noise in a score is at most `most`.
 
         `noise` is the standard deviation of the noise in a total of gradients. A step adds noise of the standard deviation
         :math:`s = \eta z / (q n)` to a weight, momentum makes it :math:`s/(1 - \mu)`, and T steps :math:`\sqrt T` times that. An
@@ -110,7 +106,7 @@ class Training:
         if noise <= 0:
             return 1.0
         in_score = noise * math.sqrt(self.steps * n_inputs) / (1 - self.momentum)
-        return min(1.0, MOST_SCORE_NOISE / in_score)
+        return min(1.0, most / in_score)
 
     def kept_steps(self) -> set[int]:
         """Return the steps after which the weights are kept: evenly spaced over the last part of the path, with the last step."""
@@ -173,7 +169,7 @@ def training_program(
         noisy = yield _ask(totals, bound, split["gradients"], len(losses))
         if step == 0:
             noise = max(noisy.noise.values())
-            scale = training.step_scale(noise, count, X.shape[1])
+            scale = training.step_scale(noise, count, X.shape[1], fallback.most_noise)
         total = torch.from_numpy(np.concatenate([noisy[name] for name in totals]))
         slope = total / training.sampling_rate + theta / training.prior**2
         speed = training.momentum * speed + slope / (count * training.clip)
