@@ -258,6 +258,17 @@ def test_a_second_run_of_a_job_in_another_folder_must_be_asked_for(tmp_path):
         joining(tmp_path, job, "--yes", "--new-run")
 
 
+def test_a_run_that_could_not_be_noted_is_found_before_it_begins(tmp_path):
+    from tacit.cli.parties_consent import RunsOfIdentity
+    from tacit.errors import InvalidInputError
+
+    RunsOfIdentity(tmp_path, "job").check_first(allowed=False)
+    (tmp_path / "runs.txt").unlink()
+    (tmp_path / "runs.txt").mkdir()
+    with pytest.raises(InvalidInputError, match=r"runs\.txt can be written; got IsADirectoryError"):
+        RunsOfIdentity(tmp_path, "job").check_first(allowed=False)
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("0", 0), ("90", 90), ("90s", 90), ("1.5m", 90), ("1h", 3600), ("2d", 172800)]
 )

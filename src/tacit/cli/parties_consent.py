@@ -94,7 +94,15 @@ class RunsOfIdentity:
         self._path, self._job = folder / RUNS_FILE, job
 
     def check_first(self, *, allowed: bool) -> None:
-        """Raise if a run of the job was begun before."""
+        """Raise if a run of the job was begun before, or if it could not be noted that one is."""
+        try:
+            os.close(self._opened())
+        except OSError as error:
+            raise InvalidInputError(
+                f"a folder of the identity where {RUNS_FILE} can be written",
+                words(type(error).__name__),
+                "Let this user write to it: it notes there that a run has begun. Nothing was sent.",
+            ) from error
         if self._is_noted and not allowed:
             raise InvalidInputError(
                 "the first run of this job by this identity",
@@ -102,6 +110,9 @@ class RunsOfIdentity:
                 "Go on with the first: --resume, with its output folder. Or start a second one with --new-run: the other "
                 "parties keep what they learned from the first, and on changed data the difference gives records away.",
             )
+
+    def _opened(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     @property
     def _is_noted(self) -> bool:
@@ -111,7 +122,7 @@ class RunsOfIdentity:
         """Write down, once, that a run of the job is about to send its first number."""
         if self._is_noted:
             return
-        with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "w") as file:
+        with os.fdopen(self._opened(), "w") as file:
             file.write(f"{self._job}\n")
             file.flush()
             os.fsync(file.fileno())
