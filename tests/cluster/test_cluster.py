@@ -73,6 +73,14 @@ def test_a_recommender_of_files_and_of_a_dask_frame(client, ratings):
         run_on(client, tacit.PrivateRecommender(2, **settings), renamed)
 
 
+def test_a_dask_array_is_cut_into_whole_rows(client):
+    array = pytest.importorskip("dask.array", reason="needs Dask's arrays").from_array(IMAGES, chunks=(70, 20))
+    found = run_on(client, tacit.PrivateMoments(epsilon=1.0, insecure_seed=3), array)
+    whole = tacit.PrivateMoments(epsilon=1.0, insecure_seed=3).fit(IMAGES)
+    np.testing.assert_allclose(found.mean_, whole.mean_, atol=1e-6)
+    assert found.n_features_in_ == IMAGES.shape[1]
+
+
 @pytest.mark.slow
 def test_the_same_bits_when_workers_die(client, rows):
     undisturbed = run_on(client, tacit.NMF(3, max_iter=6), rows)

@@ -16,7 +16,7 @@ from tacit.cli.main import app
 from tacit.cluster import recommend_on, run, transform_on, worker
 from tacit.cluster.driver import ONE_PARTITION, _without_secrets
 from tacit.cluster.here import Here
-from tacit.cluster.partitions import Block, RatingReader, users_by_range
+from tacit.cluster.partitions import Block, RatingReader, sources_of, users_by_range
 from tacit.cluster.worker import FitSpec, LostStateError, PartitionFit, advance, forget
 from tacit.data import make_images, make_ratings
 from tacit.errors import InvalidInputError, PrivacyWarning, ProtocolError
@@ -178,6 +178,24 @@ def test_every_worker_has_the_version_of_the_driver():
 
     with pytest.raises(ProtocolError, match=r"got 0\.0\.9, none on some"):
         run.check_workers(Client())
+
+
+def test_a_worker_that_hangs_does_not_stop_the_check_of_versions(monkeypatch):
+    class Client:
+        def run(self, function, **settings):
+            time.sleep(60)
+
+    monkeypatch.setattr(run, "PROBE_SECONDS", 0.01)
+    run.check_workers(Client())
+
+
+def test_a_data_frame_without_users_is_refused():
+    class Frame:
+        columns = ("customer", "item", "rating")
+
+    Frame.__module__ = "dask.dataframe"
+    with pytest.raises(InvalidInputError, match="a Dask data frame with a column 'user'"):
+        sources_of(Frame(), None, by_user="user")
 
 
 def test_what_a_worker_needs_is_sent_once(rows, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +23,8 @@ NO_PROGRAMS = ("ImplicitRecommender", "LocalCountFactorization", "Recommender")
 """Estimators that are no programs over a channel."""
 INTERACTIONS = ("PrivateImplicitRecommender",)
 """Estimators of interactions, whose third column is a weight, and is not needed."""
+PROBE_SECONDS = 20.0
+"""How long to wait for workers to say which version of tacit they have."""
 SMALL_BYTES = 32 * 2**20
 """Files of less than this are fitted in this process: a cluster takes some seconds to start."""
 
@@ -175,15 +178,23 @@ def check_workers(client: Any) -> None:
         except PackageNotFoundError:
             return "none"
 
+    versions: set[str] = set()
+
+    def ask() -> None:
+        with suppress(OSError):  # a worker that went away
+            versions.update(client.run(found, on_error="ignore").values())
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(PROBE_SECONDS)  # a worker that hangs does not answer; each is asked again with its first task
     own = version("tacit")
-    with suppress(OSError):  # a worker that went away
-        others = sorted(set(client.run(found, on_error="ignore").values()) - {own})
-        if others:
-            raise ProtocolError(
-                f"tacit {own} on every worker, as on the driver",
-                words(f"{', '.join(others)} on some"),
-                "Install the same version everywhere.",
-            )
+    others = sorted(versions - {own})
+    if others:
+        raise ProtocolError(
+            f"tacit {own} on every worker, as on the driver",
+            words(f"{', '.join(others)} on some"),
+            "Install the same version everywhere.",
+        )
 
 
 @contextmanager
