@@ -21,7 +21,7 @@ from tacit import PCA, SVD, PrivatePCA, PrivateSVD, gaussian_noise_multiplier
 from tacit.estimators.input import clip_rows
 
 DELTA = 1e-5
-EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0, 20.0)
 RUNS = 3
 ONE = (0.0, 1.0)
 NEWS_RANGES: dict[str, tuple[float, float]] = {

@@ -93,7 +93,7 @@ def ratings() -> Panel:
             "one noisy covariance": down(rows, "one noisy covariance"),
             "Ermis 2020 (unit: one cell)": down(rows, quoted),
         },
-        {"no privacy": number(plain[rows[0].index("tacit")]) or 0.0},
+        {"no privacy": number(plain[rows[0].index("tacit")]) or 0.0, "a user's own mean (free)": 1.039},
     )
 
 
@@ -120,19 +120,27 @@ def components(after: str, title: str) -> Panel:
     start = next(place for place, row in enumerate(rows) if after in row[0])
     part = [rows[0][:-1], *(row[:-1] for row in rows[start : start + 4])]
     pca = [part[0], *part[3:5]]
+    columns, rank = (int(found) for found in re.search(r"x (\d+).*k = (\d+)", part[1][0]).groups())  # type: ignore[union-attr]
     return Panel(
         title,
         "held-out loss of the components",
         {"tacit, PrivatePCA": across(pca, "PrivatePCA", column=1)},
         {"Analyze Gauss": across(pca, "Analyze Gauss", column=1)},
-        {"no privacy": number(rows[start + 2][-1]) or 0.0},
+        {"no privacy": number(rows[start + 2][-1]) or 0.0, "random directions (free)": 1 - rank / columns},
     )
 
 
 def parts() -> Panel:
     """Return the errors of private dictionaries of faces."""
-    rows = table("nmf", "method", "epsilon 1")
-    levels = {name: across(rows, name)[1.0] for name in ("without privacy", 'best rank-1 "mean face"')}
+    rows = table("nmf", "method", "epsilon 0.3")
+    levels = {
+        shown: across(rows, name)[1.0]
+        for name, shown in (
+            ("without privacy", "no privacy"),
+            ("best constant", "the constant (free)"),
+            ('best rank-1 "mean face"', "the mean face"),
+        )
+    }
     return Panel(
         "Parts of faces: CBCL, 2,000 rows, k = 10",
         "held-out error",
@@ -142,7 +150,7 @@ def parts() -> Panel:
             "10 noisy rounds": across(rows, '`method="rounds"`, 10 rounds, free start'),
             "as published (no guarantee)": across(rows, '`method="published"`'),
         },
-        {"no privacy": levels["without privacy"], "the mean face": levels['best rank-1 "mean face"']},
+        levels,
     )
 
 
@@ -222,7 +230,7 @@ def draw(axis: Axes, panel: Panel) -> None:
         for (name, line), colour, marker in zip(lines.items(), colours, MARKERS, strict=False):
             xs = sorted(line)
             axis.plot(xs, [line[x] for x in xs], color=colour, marker=marker, markersize=4, linewidth=width, label=name)
-    for (name, level), colour, style in zip(panel.levels.items(), (PLAIN, FREE), ("--", ":"), strict=False):
+    for (name, level), colour, style in zip(panel.levels.items(), (PLAIN, FREE, FREE), ("--", ":", "-."), strict=False):
         axis.axhline(level, color=colour, linestyle=style, linewidth=1.2, label=name)
     axis.set_xscale("log")
     axis.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
