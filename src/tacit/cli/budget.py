@@ -110,7 +110,7 @@ def history(name: str | None = NAME, data: Path | None = DATA, ledger: Path = LE
                 charge.purpose,
                 "; ".join(f"{release.count} x {release.describe()}" for release in charge.effective) or "none",
                 rounded_up(charge.epsilon_after),
-                "charged in full" if charge.settled is None else "settled to what was released",
+                charge.state,
             ]
             for charge in charges
         ],

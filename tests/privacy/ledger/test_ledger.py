@@ -225,6 +225,7 @@ def test_settling_frees_what_was_not_released(ledger: Ledger) -> None:
     settled, _ = ledger.history("films")
     assert settled == dataclasses.replace(charge, settled=gaussian(10.0, 6).releases)
     assert settled.effective == gaussian(10.0, 6).releases
+    assert [charge.state for charge in ledger.history("films")] == ["settled to what was released", "charged in full"]
     assert ledger.verify() == 4
 
 
@@ -239,6 +240,7 @@ def test_a_settlement_frees_nothing_beside_other_kinds_of_releases(ledger: Ledge
     ledger.settle(stopped, PART)
     assert ledger.remaining("films").spent == spent
     assert ledger.history("films")[0].settled == PART.releases  # on record all the same
+    assert ledger.history("films")[0].state == "stopped early; counts in full"
     halved = ledger.charge("films", gaussian(20.0, 4), "full-batch, beside it")
     spent = ledger.remaining("films").spent
     ledger.settle(halved, gaussian(20.0, 1))

@@ -280,7 +280,7 @@ class Ledger:
 
     def history(self, dataset: str) -> list[Charge]:
         """Return all charges of a data set, oldest first."""
-        return list(self._read(dataset).charges)
+        return self._read(dataset).history()
 
     def note_audit(self, dataset: str, certificate: str) -> NotedAudit:
         """Chain the certificate of an audit into the account of a data set. It costs nothing: it stays with the holder.

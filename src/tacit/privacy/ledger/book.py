@@ -77,6 +77,8 @@ class Charge:
     owned : bool
         Whether this is the object that `Ledger.charge` returned. Only that one can be settled, so that no one who reads
         the history takes back the charge of a run that has released everything.
+    counts_in_full : bool
+        Whether all its releases count against the budget, as `history` found it (see `Book.counted`).
     """
 
     id: int
@@ -88,6 +90,14 @@ class Charge:
     hash: str
     settled: tuple[Release, ...] | None = None
     owned: bool = field(default=False, compare=False, repr=False)
+    counts_in_full: bool = field(default=True, compare=False, repr=False)
+
+    @property
+    def state(self) -> str:
+        """How it counts, in words."""
+        if self.settled is None:
+            return "charged in full"
+        return "stopped early; counts in full" if self.counts_in_full else "settled to what was released"
 
     @property
     def effective(self) -> tuple[Release, ...]:
@@ -143,15 +153,27 @@ class Book:
         depending on that. For full-batch Gaussian releases the total holds all the same (Smith & Thakurta 2022). For others
         there is no such theorem: where one of them is in the account, a run that released anything counts in full.
         """
+        further = tuple(further)
         begun = [charge for charge in self.charges if charge.effective]
-        planned = [release for charge in begun for release in charge.releases]
-        if all(_is_full_batch_gaussian(release) for release in (*planned, *further)):
-            planned = [release for charge in begun for release in charge.effective]
-        return (*planned, *further)
+        if self._settlements_free(further):
+            return (*(release for charge in begun for release in charge.effective), *further)
+        return (*(release for charge in begun for release in charge.releases), *further)
+
+    def _settlements_free(self, further: Iterable[Release] = ()) -> bool:
+        planned = [release for charge in self.charges if charge.effective for release in charge.releases]
+        return all(isinstance(one, GaussianRelease) and one.sampling_rate == 1 for one in (*planned, *further))
+
+    def history(self) -> list[Charge]:
+        """Return the charges, oldest first; each says whether it counts in full."""
+        frees = self._settlements_free()
+        return [
+            replace(charge, counts_in_full=charge.settled is None or not (frees or charge.settled == ()))
+            for charge in self.charges
+        ]
 
     def accountant(self, further: Iterable[Release] = ()) -> Accountant:
         """Return the accountant of everything that counts, with `further` releases."""
-        return Accountant(self.account.adjacency, self.counted(tuple(further)))
+        return Accountant(self.account.adjacency, self.counted(further))
 
     def spent(self, further: Iterable[Release] = ()) -> float:
         """Return the epsilon of everything that counts, with `further` releases, at the account's delta."""
@@ -174,10 +196,6 @@ class Book:
         except InvalidInputError:  # the budget is spent to the last digit: no noise is large enough
             return 0.0
         return Accountant(account.adjacency, (_gaussian(noise),)).epsilon(delta)
-
-
-def _is_full_batch_gaussian(release: Release) -> bool:
-    return isinstance(release, GaussianRelease) and release.sampling_rate == 1
 
 
 def _gaussian(noise_multiplier: float, count: int = 1) -> GaussianRelease:
