@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tacit.reproduce.data import data_sets
 from tacit.reproduce.pages import resolve, source_link
 
 ITEMS = catalogue()
+PAGES = Path(__file__).parents[2] / "docs" / "reproduce"
 WANTED = {
     "saha-imtiaz": {"table-2", "table-3", "table-4", *(f"figure-{number}" for number in range(2, 11))},
     "mugdho-imtiaz": {f"figure-{number}" for number in range(1, 28)},
@@ -65,3 +67,24 @@ def test_a_covered_figure_is_found_by_its_own_name():
         chosen("mugdho-imtiaz", ["figure-99"])
     with pytest.raises(InvalidInputError, match="saha-imtiaz"):
         chosen("nobody", [])
+
+
+@pytest.mark.parametrize("paper", [paper.name for paper in PAPERS])
+def test_the_page_of_results_is_dated_and_explains_every_number(paper):
+    """Each section of the pages in docs/ is of an item that exists, has its date, and a sentence for each row."""
+    text = (PAGES / f"{paper}.md").read_text(encoding="utf-8")
+    known = {entry.name for entry in ITEMS if entry.paper == paper}
+    sections = text.split("\n## ")[1:]
+    assert sections
+    for section in sections:
+        name = section.partition(":")[0]
+        assert name in known
+        assert re.search(r"Computed on \d{4}-\d\d-\d\d in .* \(\d+ cores", section.replace("\n", " ")), name
+        rows = [line for line in section.splitlines() if line.startswith("|")]
+        assert all(row.rstrip("|").split("|")[-1].strip() for row in rows), name
+        for figure in re.findall(r"!\[.*\]\((.*)\)", section):
+            assert (PAGES / figure).exists()
+    shown = {section.partition(":")[0] for section in sections}
+    absent = re.search(r"Without a result: ([^#]*?)\.\n\n", text)
+    said = set(re.split(r",\s+", absent[1].replace("\n", " "))) if absent else set()
+    assert {name.strip() for name in said} == known - shown
