@@ -1,6 +1,7 @@
 """Pages without a browser: what is kept, what a simulation is given, and that the code shown does what the command does."""
 
 import json
+import sys
 import time
 from importlib import metadata
 
@@ -394,3 +395,21 @@ def test_coupled_tables_are_asked_with_privacy(client, site, tmp_path):
     run = site.runner.get(asked.url.path.rpartition("/")[2])
     assert "--private=place --value-range=0:10 --epsilon=1.0" in run.spec["line"]
     assert run.spec["released"] == "model/coupled.tacit"
+
+
+def test_what_a_model_is_worth_stands_at_the_top_of_its_run(client, site):
+    concern = {"what": "Biases <only>.", "advice": "Fit more users.", "basis": "from what was released"}
+    run = site.runner.submit("test", "A run", [sys.executable, "-c", "pass"])
+    written = site.runner.get(run).output / "result.json"
+    written.parent.mkdir(exist_ok=True)
+    written.write_text(json.dumps({"concerns": [concern]}))
+    ended(site, run)
+    page = client.get(f"/runs/{run}").text
+    assert "<strong>Biases &lt;only&gt;.</strong> Fit more users." in page
+    assert page.index("Before you use this") < page.index("For you only")
+
+
+def test_usual_names_of_columns_are_recognised(tmp_path):
+    (tmp_path / "books.csv").write_text("Reader;ISBN;Stars\n1;978;4\n")
+    made = DataSets(tmp_path / "data").add(tmp_path / "books.csv")
+    assert made.kind == "ratings"

@@ -74,7 +74,7 @@ SEVERAL_ROWS = (
 )
 ROLES = {
     "user": ("user", "customer", "client", "member", "reader", "viewer", "visitor", "listener", "subscriber", "person"),
-    "item": ("item", "movie", "film", "book", "product", "song", "track", "article", "title"),
+    "item": ("item", "movie", "film", "book", "product", "song", "track", "article", "title", "isbn", "sku", "asin"),
     "rating": ("rating", "stars", "score"),
     "weight": ("weight", "count", "clicks", "plays", "times", "quantity", "views", "purchases"),
 }
