@@ -17,6 +17,7 @@ from tacit.app.questions import QUESTIONS, Context, command_line, defaults
 from tacit.data.schema import DateColumn, IntegerColumn, NumberColumn, TableSchema
 from tacit.parties import Identity, Job, Party
 from tacit.privacy import GaussianRelease, Guarantee, Ledger
+from tacit.privacy.rounding import rounded_down
 
 PEOPLE = {
     "name": "people",
@@ -413,3 +414,14 @@ def test_usual_names_of_columns_are_recognised(tmp_path):
     (tmp_path / "books.csv").write_text("Reader;ISBN;Stars\n1;978;4\n")
     made = DataSets(tmp_path / "data").add(tmp_path / "books.csv")
     assert made.kind == "ratings"
+
+
+def test_the_ledger_shows_the_largest_epsilon_that_still_fits(client, site):
+    book = Ledger(site.ledger)
+    book.open_account("people", 3.0, 1e-6)
+    spent = Guarantee.from_releases([GaussianRelease("sum", noise_multiplier=5.0)], delta=1e-6)
+    book.charge("people", spent, "a fit")
+    page = client.get("/ledger").text
+    fits = book.affordable("people")
+    assert fits > book.remaining("people").epsilon  # charges compose to less than their sum
+    assert f"<td>{rounded_down(fits)}</td>" in page

@@ -42,7 +42,7 @@ class LedgerPages:
         rows = []
         for name in book.datasets() if book is not None else ():
             assert book is not None
-            rows.append((book.account(name), book.remaining(name), len(book.history(name))))
+            rows.append((book.account(name), book.remaining(name), book.affordable(name), len(book.history(name))))
         return self.site.page(
             request,
             "ledger.html",
