@@ -142,6 +142,27 @@ def test_one_users_history_is_read_without_the_others(tmp_path):
     assert read_history(tmp_path / "other", "2") is None
 
 
+def test_a_copy_of_ratings_is_for_its_owner_whatever_was_there_before(tmp_path):
+    (tmp_path / "histories.parquet").write_bytes(b"")
+    (tmp_path / "histories.parquet").chmod(0o644)
+    write_histories(pl.DataFrame({"user": [1], "item": [2], "rating": [3.0]}), tmp_path)
+    assert (tmp_path / "histories.parquet").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.slow
+def test_a_refused_fit_leaves_the_histories_of_the_earlier_model(tmp_path):
+    """They belong to a model that was paid for, and that the refused fit did not replace."""
+    users, items = np.divmod(np.arange(120), 6)
+    pl.DataFrame({"user": users, "item": items, "rating": 1.0 + items % 5}).write_csv(tmp_path / "ratings.csv")
+    pl.DataFrame({"item": range(6)}).write_csv(tmp_path / "items.csv")
+    arguments = ("fit", "recommend", tmp_path / "ratings.csv", "--catalogue", tmp_path / "items.csv", "--factors", 2)
+    arguments += ("--output", tmp_path / "out", "--json")
+    assert invoke(*arguments, "--epsilon", 4).exit_code == 0
+    before = (tmp_path / "out" / "histories.parquet").read_bytes()
+    assert invoke(*arguments, "--epsilon", 4, "--overwrite", "--ledger", tmp_path / "no.db").exit_code != 0
+    assert (tmp_path / "out" / "histories.parquet").read_bytes() == before
+
+
 def test_equal_ratings_are_a_concern():
     assert "--implicit" in about_ratings([1.0, 1.0])[0].advice
     assert not about_ratings([1.0, 2.0])

@@ -92,8 +92,6 @@ def recommend(
             words("without one of them"),
             "The features of items are columns of the catalogue's table, and help a private fit.",
         )
-    if overwrite:  # an earlier fit's copy of its ratings must not outlive it
-        (output / HISTORIES).unlink(missing_ok=True)
     if parts.wanted:
         if frontier:
             raise partitions.whole_data_only("--frontier")
@@ -113,7 +111,7 @@ def recommend(
             model = PrivateImplicitRecommender(weighting=weighting, **settings)
         else:
             model = PrivateRecommender(factors, rating_range=range_of(rating_range, "--rating-range"), **settings)
-        return parts.fit(
+        parts.fit(
             model,
             "recommender",
             output,
@@ -123,6 +121,8 @@ def recommend(
             columns=column_names(columns, implicit=implicit),
             item_type=item_type_of(items),
         )
+        (output / HISTORIES).unlink(missing_ok=True)  # of a model that was overwritten
+        return None
     with ResultFolder(output, overwrite=overwrite, data=data), progress(6, quiet=as_json) as advance:
         advance("reading the interactions" if implicit else "reading the ratings")
         spending = account(ledger, dataset, data, private=private)

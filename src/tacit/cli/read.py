@@ -344,6 +344,7 @@ def write_histories(frame: Any, folder: Path) -> None:
     import polars
 
     path = folder / HISTORIES
+    path.unlink(missing_ok=True)  # an earlier one may have another mode, or be a link
     path.touch(mode=0o600)
     by_user = frame.with_columns(polars.col("user").cast(polars.String)).sort("user", maintain_order=True)
     by_user.write_parquet(path, row_group_size=ROWS_PER_GROUP, statistics=True)
