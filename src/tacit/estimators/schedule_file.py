@@ -11,7 +11,7 @@ import io
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tacit.errors import InvalidInputError, words
 from tacit.privacy.schedules import RunningTotal
 
 FORMAT = "tacit schedule 1"
-TERMS, ANSWERS = "terms", "answers"
+TERMS, ANSWERS, KEPT = "terms", "answers", "kept"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS releases (number INTEGER PRIMARY KEY, ended INTEGER NOT NULL DEFAULT 0);
@@ -74,16 +74,19 @@ class ScheduleFile:
         number: int,
         running: Mapping[str, RunningTotal],
         fixed: Mapping[str, NDArray[Any]],
+        kept: Sequence[Mapping[str, NDArray[Any]]],
         withheld: Mapping[str, Any],
         model: bytes,
     ) -> None:
         """Keep a release that has ended, with what all of them have in common."""
         with self._open() as file:
             for step, one in running.items():
-                for kind, past in ((TERMS, one.terms), (ANSWERS, one.answers)):
-                    if len(past) > number:
-                        rows = [(number, step, kind, name, _written(array)) for name, array in past[number].items()]
-                        file.executemany("INSERT INTO sums VALUES (?, ?, ?, ?, ?)", rows)
+                self._add(file, step, TERMS, one.terms)
+                self._add(file, step, ANSWERS, one.answers)
+            if kept:
+                self._add(file, "", KEPT, kept)
+            else:  # data that no later release needs
+                file.execute("DELETE FROM sums WHERE kind = ?", (KEPT,))
             for name, array in fixed.items():
                 file.execute("INSERT OR REPLACE INTO fixed VALUES (?, ?)", (name, _written(array)))
             for name, value in (("withheld", json.dumps(dict(withheld)).encode()), ("model", model)):
@@ -96,16 +99,29 @@ class ScheduleFile:
             about = dict(file.execute("SELECT name, value FROM about"))
         return about["model"], json.loads(about["withheld"])
 
-    def read_sums(self, running: Mapping[str, RunningTotal]) -> dict[str, NDArray[Any]]:
-        """Fill in the terms and answers of all releases; return what the first fixed."""
+    def read_sums(
+        self, running: Mapping[str, RunningTotal]
+    ) -> tuple[dict[str, NDArray[Any]], list[dict[str, NDArray[Any]]]]:
+        """Fill in the terms and answers of all releases; return what was fixed, and the data that was kept."""
+        kept: list[dict[str, NDArray[Any]]] = []
         with self._open() as file:
-            query = "SELECT step, kind, number, name, numbers FROM sums JOIN releases USING (number) WHERE ended ORDER BY number"
+            query = "SELECT step, kind, number, name, numbers FROM sums ORDER BY number"
             for step, kind, number, name, numbers in file.execute(query):
-                past = running[step].terms if kind == TERMS else running[step].answers
+                past = kept if kind == KEPT else running[step].terms if kind == TERMS else running[step].answers
                 if len(past) <= number:
                     past.append({})
                 past[number][name] = _read(numbers)
-            return {name: _read(numbers) for name, numbers in file.execute("SELECT name, numbers FROM fixed")}
+            fixed = {name: _read(numbers) for name, numbers in file.execute("SELECT name, numbers FROM fixed")}
+        return fixed, kept
+
+    @staticmethod
+    def _add(file: sqlite3.Connection, step: str, kind: str, past: Sequence[Mapping[str, NDArray[Any]]]) -> None:
+        """Add what the file does not have yet; one release may add that of several."""
+        query = "SELECT COALESCE(MAX(number) + 1, 0) FROM sums WHERE step = ? AND kind = ?"
+        first = int(file.execute(query, (step, kind)).fetchone()[0])
+        for number in range(first, len(past)):
+            rows = [(number, step, kind, name, _written(array)) for name, array in past[number].items()]
+            file.executemany("INSERT INTO sums VALUES (?, ?, ?, ?, ?)", rows)
 
     @contextmanager
     def _open(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:

@@ -118,7 +118,9 @@ class ScheduledSums:
         self.schedule = schedule
         self.running = {step: RunningTotal(schedule) for step in steps}
         self.fixed: dict[str, Any] = {}
-        """What the first release chose, from released totals, for all later ones."""
+        """What an early release chose, from released totals, for all later ones."""
+        self.kept: list[dict[str, NDArray[Any]]] = []
+        """Of each release before that choice: the data that a later step needs."""
         self.turns = Turns()
         self.withheld: dict[str, Any] = {}
         """The settings of the first release that stay with the holder."""
@@ -128,9 +130,13 @@ class ScheduledSums:
         return self.running[step].next_terms(new)
 
     def totals(self, step: str, answer: Total) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
-        """Return the running totals, and the noise in them."""
-        sums = self.running[step].total(answer)
-        return sums, {name: self.running[step].noise(answer.noise[name]) for name in answer}
+        """Return the running totals, and the noise in them; the answer may be that of several releases, one after the other."""
+        running = self.running[step]
+        count = len(running.terms) - len(running.answers)
+        parts = {name: np.split(np.asarray(answer[name]), count) for name in answer}
+        for place in range(count):
+            sums = running.total({name: part[place] for name, part in parts.items()})
+        return sums, {name: running.noise(answer.noise[name]) for name in answer}
 
     @property
     def released(self) -> int:
@@ -168,7 +174,7 @@ class ScheduledFit(PrivateFit):
             self._write(content)
             memory = self._memory
             memory.turns.file.keep(
-                memory.released - 1, memory.running, memory.fixed, memory.withheld, content.getvalue()
+                memory.released - 1, memory.running, memory.fixed, memory.kept, memory.withheld, content.getvalue()
             )
         super()._after_fit()
 
@@ -193,7 +199,8 @@ class ScheduledFit(PrivateFit):
         header, arrays = read_model(io.BytesIO(content), {type(self).__name__: type(self)})
         self._restored(type(self)._restore(header, arrays)._result)
         memory = make(self._planned())
-        memory.fixed, memory.withheld = file.read_sums(memory.running), withheld
+        memory.fixed, memory.kept = file.read_sums(memory.running)
+        memory.withheld = withheld
         memory.turns = TurnsInFile(file)
         return memory
 

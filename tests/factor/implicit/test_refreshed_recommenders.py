@@ -15,6 +15,8 @@ from tacit.channel import Noisy
 from tacit.errors import BudgetError, InvalidInputError
 from tacit.estimators import scheduled as scheduled_module
 from tacit.estimators.base import pickling_everything
+from tacit.factor.implicit.co_occurrence import second_moment
+from tacit.factor.implicit.interactions import read_interactions
 from tacit.privacy.schedules import Schedule
 from tacit.testing import check_neighbours
 
@@ -319,3 +321,56 @@ def test_a_neighbour_of_a_refit_and_of_a_schedule():
 def test_refused(call, words):
     with pytest.raises(InvalidInputError, match=words):
         call()
+
+
+# many items, few users a week: what the first week knows of popularity is noise -----------------------------------------
+
+MANY = list(range(2000))
+TWELFTHS = [month == USERS % 12 for month in range(12)]
+
+
+def a_year(**settings):
+    model = made(catalogue=MANY, schedule=(12,), **settings)
+    learned = []
+    for month in TWELFTHS:
+        model.partial_fit(USERS[month], ITEMS[month])
+        learned.append(model.n_learned_)
+    return model, learned
+
+
+def test_items_are_chosen_when_noise_allows_it_and_the_pairs_of_the_months_before_count_too():
+    model, learned = a_year(insecure_seed=1)
+    assert learned[:2] == [0, 0]
+    assert min(learned[2:]) > 16
+    assert set(range(24)) <= set(model.learned_items_.tolist())
+    table = read_interactions(USERS, ITEMS, catalogue=MANY)
+    exact = second_moment(table.ends, table.columns, table.values, 2000, model._release().chosen)
+    away = (model.item_pairs_ - exact) / model.pair_noise_
+    assert np.abs(away).max() < 6
+    assert np.std(away) == pytest.approx(1, abs=0.1)
+    single = made(catalogue=MANY, insecure_seed=1).fit(USERS, ITEMS)
+    assert model.pair_noise_ == pytest.approx(single.pair_noise_ * Schedule(12).relative_noise(11), rel=1e-3)
+
+
+def test_a_user_of_a_month_before_the_choice_moves_all_answers_by_no_more_than_the_bound(monkeypatch):
+    sent = []
+    original = Noisy.exchange
+
+    def recorded(self, asks):
+        sent.append({name: array.copy() for name, array in asks[0].arrays.items()})
+        return original(self, asks)
+
+    monkeypatch.setattr(Noisy, "exchange", recorded)
+    model, _ = a_year(insecure_seed=1)
+    with_user, chosen = copy.deepcopy(sent), model._memory.chosen
+    sent.clear()
+    kept = USERS != 0  # of the first month
+    monkeypatch.setattr("tacit.factor.implicit.program.choose_items", lambda *_: chosen)
+    monkeypatch.setattr(f"{__name__}.TWELFTHS", [month & kept for month in TWELFTHS])
+    a_year(insecure_seed=1)
+    moved = [
+        first["pairs"] - second["pairs"] for first, second in zip(with_user, sent, strict=True) if "pairs" in first
+    ]
+    assert [len(one) for one in moved] == [3 * len(moved[-1])] + [len(moved[-1])] * 9
+    bound = Schedule(12).sensitivity
+    assert 0.8 * bound < np.linalg.norm(np.concatenate(moved)) <= bound * (1 + 1e-9)

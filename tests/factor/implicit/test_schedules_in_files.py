@@ -59,6 +59,22 @@ def test_a_new_object_goes_on_where_the_last_one_ended(kind, epsilon, tmp_path):
         made(tmp_path / "schedule").partial_fit(*data)
 
 
+@pytest.mark.slow
+def test_months_before_the_choice_of_items_are_in_the_file_until_they_are_counted(tmp_path):
+    in_memory = recommender(None, catalogue=range(2000), schedule=(12,), insecure_seed=5)
+    rows = []
+    for number in range(5):
+        data = USERS[number == USERS % 12], ITEMS[number == USERS % 12]
+        in_memory.partial_fit(*data)
+        from_file = recommender(
+            tmp_path / "schedule", catalogue=range(2000), schedule=(12,), insecure_seed=5
+        ).partial_fit(*data)
+        np.testing.assert_array_equal(from_file.item_pairs_, in_memory.item_pairs_)
+        with sqlite3.connect(tmp_path / "schedule") as file:
+            rows.append(file.execute("SELECT COUNT(*) FROM sums WHERE kind = 'kept'").fetchone()[0])
+    assert rows == [3, 6, 0, 0, 0]  # ends, columns and values of each month
+
+
 def test_only_the_first_release_is_charged_and_only_the_owner_can_read_the_file(tmp_path):
     ledger = Ledger(tmp_path / "ledger")
     ledger.open_account("clicks", epsilon=25.0, delta=1e-5, unit="user")

@@ -12,7 +12,7 @@ Everything else is post-processing (`tacit.factor.implicit.item_model`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,8 @@ LEARNABLE, LEARNABLE_POWER = 0.075, 0.4
 second moment grows with its size, and rare items add noise and no signal."""
 NOISE_ITEMS = 50
 """And if its popularity is above what noise alone gives to more than this many items of the catalogue."""
+LATEST_CHOICE = 0.25
+"""In a schedule, the items are chosen after this part of the releases at the latest; before that, lists have popular items."""
 LEAST_CHOSEN = 16
 """At least this many items are chosen, whatever the noise."""
 RIDGE = 2e-4
@@ -98,8 +100,20 @@ class Fresh:
         """The items of the second moment; chosen from the first sum if None."""
         return None
 
-    def choose(self, chosen: ChosenItems) -> None:
-        """Take note of the items that were chosen."""
+    @property
+    def earlier(self) -> Sequence[Mapping[str, NDArray[Any]]]:
+        """The rows (`ends`, `columns`, `values`) of earlier fits whose pairs were not counted yet."""
+        return ()
+
+    def choose(self, weights: NDArray[np.float64], noise: float, users: float, max_columns: int) -> ChosenItems | None:
+        """Return the items of the second moment; None if it is too early to choose them."""
+        return choose_items(weights, noise, users, max_columns)
+
+    def wait(self, table: RatingTable) -> None:
+        """Keep the rows of a fit for the choice of a later one."""
+
+    def forget(self) -> None:
+        """Forget them: their pairs are counted."""
 
     def terms(self, name: str, new: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
         """Return the terms that this fit asks to be totalled, given its own."""
@@ -138,12 +152,36 @@ class Scheduled(ScheduledSums, Fresh):
 
     @property
     def chosen(self) -> ChosenItems | None:
-        """The items of the second moment, which the first release chose; None before that."""
+        """The items of the second moment, which are chosen once; None before that."""
         return ChosenItems(self.fixed["items"], self.fixed["direction"], KEPT) if self.fixed else None
 
-    def choose(self, chosen: ChosenItems) -> None:
-        """Fix the items for all releases."""
+    @property
+    def earlier(self) -> Sequence[Mapping[str, NDArray[Any]]]:
+        """The rows of the releases before the choice."""
+        return self.kept
+
+    def choose(self, weights: NDArray[np.float64], noise: float, users: float, max_columns: int) -> ChosenItems | None:
+        """Return the items; None as long as noise hides items that could be learned about at the end of the schedule.
+
+        At the latest they are chosen when `LATEST_CHOICE` of the releases are made.
+        """
+        planned, made = self.schedule, len(self.running["popularity"].answers)
+        grown = planned.relative_noise(planned.releases - 1) / planned.relative_noise(made - 1)
+        at_end = noise * grown, users * planned.releases / made
+        early = users * learnable(*at_end) < lifted_by(noise, len(weights))
+        if early and made < LATEST_CHOICE * planned.releases:
+            return None
+        chosen = choose_items(weights, noise, users, max_columns, learnable(*at_end))
         self.fixed = {"items": chosen.items, "direction": chosen.direction}
+        return chosen
+
+    def wait(self, table: RatingTable) -> None:
+        """Keep the rows of a release for the choice of a later one."""
+        self.kept.append({"ends": table.ends, "columns": table.columns, "values": table.values})
+
+    def forget(self) -> None:
+        """Forget them: their pairs are counted."""
+        self.kept = []
 
 
 def implicit_program(
@@ -184,21 +222,28 @@ def implicit_program(
     )
     sums, noise = memory.totals("popularity", total)
     users, weights = max(float(sums["users"][0]), 1.0), sums["items"]
-    chosen = memory.chosen or choose_items(weights, noise["items"], users, max_columns)
-    memory.choose(chosen)
+    chosen = memory.chosen or memory.choose(weights, noise["items"], users, max_columns)
+    if chosen is None:
+        memory.wait(table)
+        chosen = ChosenItems(np.zeros(0, dtype=np.int64), np.zeros(0), KEPT)
     if len(chosen.items) < 2:
         found = Release(users, weights, noise["items"], chosen, np.zeros(0), 0.0)
         nothing = np.zeros((len(chosen.items), len(chosen.items)), dtype=np.float32)
         return Outcome({**found.public(), "regression": nothing})
     tell("counting pairs of items")
-    moment = second_moment(table.ends, table.columns, table.values, n_items, chosen)
+    rows_of_fits = [(one["ends"], one["columns"], one["values"]) for one in memory.earlier]
+    rows_of_fits.append((table.ends, table.columns, table.values))
+    terms_of_fits = [
+        memory.terms("pairs", {"pairs": second_moment(*one, n_items, chosen)})["pairs"] for one in rows_of_fits
+    ]
     total = yield Sum(
-        pairs=memory.terms("pairs", {"pairs": moment})["pairs"],
+        pairs=np.concatenate(terms_of_fits),
         # outer products of vectors of norm 1, which are at most sqrt(2) apart
         bound=Bound(memory.sensitivity, change=math.sqrt(2) * memory.sensitivity),
         step=SPLIT["pairs"],
-        units=units,
+        units=sum(len(ends) - 1 for ends, _, _ in rows_of_fits),
     )
+    memory.forget()
     pairs, pair_noise = memory.totals("pairs", total)
     tell("learning about items")
     found = Release(users, weights, noise["items"], chosen, pairs["pairs"], pair_noise["pairs"])
@@ -227,14 +272,29 @@ def unit_rows(table: RatingTable) -> NDArray[np.float64]:
     return rows
 
 
-def choose_items(weights: NDArray[np.float64], noise: float, users: float, max_columns: int) -> ChosenItems:
-    """Return the items that enter the second moment, from what was released."""
-    lifted = noise * float(ndtri(1 - min(NOISE_ITEMS / len(weights), 0.5)))
-    threshold = max(users * LEARNABLE * (noise / users) ** LEARNABLE_POWER, lifted)
+def choose_items(
+    weights: NDArray[np.float64], noise: float, users: float, max_columns: int, least: float | None = None
+) -> ChosenItems:
+    """Return the items that enter the second moment, from what was released.
+
+    `least` is the least popularity per user; that of `learnable` if not given.
+    """
+    least = learnable(noise, users) if least is None else least
+    threshold = max(users * least, lifted_by(noise, len(weights)))
     count = max(int((weights > threshold).sum()), LEAST_CHOSEN)
     items = np.sort(np.argsort(-weights, kind="stable")[: min(count, max_columns, len(weights))])
     direction = positive_weights(weights, noise)[items]
     return ChosenItems(items.astype(np.int64), direction / np.linalg.norm(direction), KEPT)
+
+
+def learnable(noise: float, users: float) -> float:
+    """Return the popularity per user above which an item is learned about."""
+    return LEARNABLE * float((noise / users) ** LEARNABLE_POWER)
+
+
+def lifted_by(noise: float, n_items: int) -> float:
+    """Return the popularity that noise alone gives to more than `NOISE_ITEMS` items of the catalogue."""
+    return noise * float(ndtri(1 - min(NOISE_ITEMS / n_items, 0.5)))
 
 
 def positive_weights(weights: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
