@@ -14,8 +14,9 @@ from threads import DATA, Mixer, Threads
 
 from tacit.channel import surviving
 from tacit.channel.fixedpoint import Grid, Ring
-from tacit.channel.surviving import KNOWN, MASKED_TOTAL, MAY_ARRIVE, hidden, opened
+from tacit.channel.surviving import KNOWN, MASKED_TOTAL, MAY_ARRIVE, UNCONFIRMED, UNKNOWN, hidden, opened
 from tacit.errors import InvalidInputError, PartyError, ProtocolError, words
+from tacit.parties.handshake import _may_have_forgotten
 from tacit.parties.journal import Journal
 from tacit.parties.models import check_job
 
@@ -181,6 +182,12 @@ def test_a_party_killed_while_seeds_arrived_keeps_the_round_until_all_are_back(t
     for box in scene.all(resume=True):
         np.testing.assert_array_equal(box.result, integers(lambda number: range(4), Mixer.rounds))
         assert box.part.left == {}
+
+
+def test_a_seed_may_be_forgotten_only_where_all_had_confirmed():
+    assert _may_have_forgotten({0: UNKNOWN + b"\0", 1: KNOWN, 3: KNOWN}) == [0]
+    assert _may_have_forgotten({0: UNKNOWN + b"\0", 1: UNCONFIRMED, 3: KNOWN}) == []
+    assert _may_have_forgotten({0: KNOWN + b"\0\1", 1: KNOWN, 3: KNOWN}) == []
 
 
 @pytest.mark.slow

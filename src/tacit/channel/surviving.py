@@ -15,11 +15,13 @@ and make it again, with the same numbers (noise included), among those who are t
 
 A party whose process was killed while seeds arrived does not know which it had. It wrote down, before the first could arrive,
 that this was so. If the seed of a party that is missing was not received by anybody else, the round is then neither opened nor
-made again without that party: the run stops until it comes back.
+made again without that party: the run stops until it comes back. There is one exception: if one of those who are there had not
+confirmed, nobody has sent a seed, and the round is discarded.
 
 **Why what is left of a discarded round cannot be combined with the round that is made again.** Let d have left, S be the
 others, C the parties that pool what they know, and H those of S that do not. The round was discarded, so nobody in S has
-received :math:`b_d`: each has said so, from what it had when its session ended, and none was killed while it might have come.
+received :math:`b_d`: either d cannot have sent it, because a confirmation was missing; or each has said so, from what it had
+when its session ended, and none was killed while it might have come.
 
 - *d is not in C.* C has received :math:`y_i` for i in H and for d, and possibly seeds of H. The sum over H alone contains the
   masks of the pairs (i, d), which are known to i and d only: it is uniform. The sum over H and d contains :math:`G(b_d)`,
@@ -54,7 +56,7 @@ from tacit.privacy.noise.entropy import STREAM_KEY_BYTES
 MASKED_TOTAL, MAY_ARRIVE = -1, -2
 """Beside the parties' seeds are kept: the masked total, whose first byte is the number of words, and whether seeds may have
 arrived that are not kept (`UNKNOWN`, or `KNOWN` once those that arrived are kept)."""
-UNKNOWN, KNOWN = b"?", b"!"
+UNKNOWN, KNOWN, UNCONFIRMED = b"?", b"!", b"-"
 LATE_SECONDS = 1.0
 """How long seeds that are under way are waited for after a failure."""
 

@@ -17,14 +17,14 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tacit import __version__
 from tacit.channel.fixedpoint import Ring
-from tacit.channel.surviving import MASKED_TOTAL, MAY_ARRIVE, UNKNOWN, opened
+from tacit.channel.surviving import MASKED_TOTAL, MAY_ARRIVE, UNCONFIRMED, UNKNOWN, opened
 from tacit.errors import ProtocolError, words
 from tacit.parties.job import Job
 from tacit.parties.journal import Journal, chained
 from tacit.parties.link import LABEL_BYTES, Link
 from tacit.privacy.noise.entropy import STREAM_KEY_BYTES
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Version of the greeting and of the frames; parties with another one are refused."""
 MOST_CLOCK_SKEW = 300.0
 """Seconds by which the clocks of two parties may differ. Set by hand."""
@@ -146,8 +146,7 @@ def _open_or_discard(link: Link, journal: Journal, run: bytes, everybody: set[in
     """
     known = journal.opening()
     held = {party for party in known if party >= 0}
-    forgot = known.get(MAY_ARRIVE) == UNKNOWN
-    mine = bytes([forgot, *sorted(held)])
+    mine = known.get(MAY_ARRIVE, UNCONFIRMED) + bytes(sorted(held))
     told = link.swap(_label("seeds held", run), dict.fromkeys(link.peers, mine), most=1 + len(link.names))
     if set().union(held, *(set(message[1:]) for message in told.values())) == everybody:
         content = b"".join(bytes([party]) + known[party] for party in sorted(held))
@@ -168,7 +167,7 @@ def _open_or_discard(link: Link, journal: Journal, run: bytes, everybody: set[in
         words_, masked = known[MASKED_TOTAL][0], np.frombuffer(known[MASKED_TOTAL][1:], dtype="<u8").astype(np.uint64)
         total = opened(masked.reshape(words_, -1), Ring(words_), seeds)
         journal.keep_total(number, np.ascontiguousarray(total).astype("<u8").tobytes())
-    elif missing and (killed := [peer for peer, flag in {link.index: mine, **told}.items() if flag[:1] == b"\1"]):
+    elif missing and (killed := _may_have_forgotten({link.index: mine, **told})):
         names, absent = (", ".join(link.names[one] for one in sorted(places)) for places in (killed, missing))
         raise ProtocolError(
             f"{absent} to come back, or all others to know that they have not seen its last sum",
@@ -177,6 +176,12 @@ def _open_or_discard(link: Link, journal: Journal, run: bytes, everybody: set[in
             "numbers could be known to a party. Nothing about the data was sent.",
         )
     journal.discard_opening()
+
+
+def _may_have_forgotten(told: Mapping[int, bytes]) -> list[int]:
+    """Return the parties that were killed while the seed of a missing one might have come: not if somebody had not confirmed."""
+    states = {party: message[:1] for party, message in told.items()}
+    return [] if UNCONFIRMED in states.values() else [party for party, state in states.items() if state == UNKNOWN]
 
 
 def _history(journal: Journal, rounds: int) -> bytes:
