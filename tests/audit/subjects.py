@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 from scipy.sparse import csr_array
 
 from tacit import (
+    PrivateBayesianClassifier,
+    PrivateBayesianRegressor,
     PrivateCoupledFactorization,
     PrivateImplicitRecommender,
     PrivateMoments,
@@ -23,7 +26,7 @@ from tacit import (
 )
 from tacit.audit.subject import Subject
 from tacit.audit.units import units_of
-from tacit.data import NumberColumn, make_documents, make_images, make_ratings
+from tacit.data import CategoryColumn, IntegerColumn, NumberColumn, make_documents, make_images, make_ratings
 
 IMAGES = make_images(60, side=4, n_parts=1).images
 CLICKS = csr_array((make_documents(40, n_topics=2).counts[:, :20] > 0).astype(float))
@@ -81,5 +84,44 @@ SAMPLED = [
             {"r": 2}, epsilon=2.0, value_range=(-1, 1), method="sgld", rounds=4, sampling_rate=0.5, clip=0.5
         ),
         relation(),
+    ),
+]
+
+
+def visits(n_persons: int = 40) -> pl.DataFrame:
+    """Return a table with two rows of every person."""
+    random = np.random.default_rng(3)
+    ages = random.integers(20, 60, n_persons).repeat(2)
+    return pl.DataFrame(
+        {
+            "person": [f"p{place}" for place in range(n_persons) for _ in range(2)],
+            "age": ages,
+            "sex": np.where(random.random(n_persons) < 0.5, "f", "m").repeat(2),
+            "dose": np.round(random.uniform(0, 5, 2 * n_persons) + (ages > 40), 1),
+        }
+    )
+
+
+COLUMNS = {"age": IntegerColumn(0, 99), "sex": CategoryColumn(("f", "m")), "dose": NumberColumn(0, 10, decimals=1)}
+NETWORK = {"epochs": 1, "sampling_rate": 0.5, "clip": 0.5, "n_samples": 2, "epsilon": 2.0}
+LABELS = (IMAGES.sum(axis=1) > np.median(IMAGES.sum(axis=1))).astype(int)
+TABLES = [
+    Model(
+        "table of persons",
+        PrivateTable(epsilon=2.0, schema=COLUMNS, unit_column="person", max_rows_per_unit=2),
+        visits(),
+    ),
+    Model(
+        "table, replace-one",
+        PrivateTable(epsilon=2.0, schema=COLUMNS, adjacency="replace-one"),
+        visits().drop("person"),
+    ),
+]
+NETWORKS = [
+    Model("classifier", PrivateBayesianClassifier((3,), classes=(0, 1), **NETWORK), (np.clip(IMAGES, 0, 1), LABELS)),
+    Model(
+        "regressor",
+        PrivateBayesianRegressor((3,), target_range=(0, 1), **NETWORK),
+        (np.clip(IMAGES, 0, 1), np.clip(IMAGES[:, 0], 0, 1)),
     ),
 ]

@@ -3,19 +3,27 @@
 import math
 
 import numpy as np
+import polars as pl
 import pytest
-from subjects import FULL_BATCH, IMAGES, relation
+from subjects import FULL_BATCH, IMAGES, TABLES, relation
 
-from tacit import PrivateCoupledFactorization, PrivateMoments, PrivateNMF, PrivateRatingNMF, PrivateSVD
-from tacit.audit.attributes import attribute_inference
+from tacit import PrivateCoupledFactorization, PrivateMoments, PrivateNMF, PrivateRatingNMF, PrivateSVD, PrivateTable
+from tacit.audit.attributes import _altered, attribute_inference
 from tacit.audit.canaries import candidate_pairs
-from tacit.audit.membership import guessed, membership
+from tacit.audit.membership import WEAK, guessed, membership
 from tacit.audit.one_run import one_run
 from tacit.audit.presence import learned_scores, many_runs, presence
+from tacit.audit.replay import replay
 from tacit.audit.subject import Subject
 from tacit.audit.units import units_of
+from tacit.data import DateColumn, IntegerColumn, TableSchema
+from tacit.privacy.fingerprint import fingerprint
 
-BY_NAME = {model.name: model for model in FULL_BATCH}
+BY_NAME = {model.name: model for model in [*FULL_BATCH, *TABLES]}
+
+
+def known(unit):
+    return fingerprint(tuple(part for part in unit if part is not None))
 
 
 def subject_of(model, data):
@@ -117,4 +125,65 @@ def test_values_are_guessed_and_compared_with_units_outside_the_fit():
     found = attribute_inference(subject_of(PrivateMoments(epsilon=1.0, row_norm=2.0), IMAGES), fits=8, targets=12)
     assert 0 <= found.figures["guessed right, in the fit, private"] <= 1
     assert found.figures["p-value, private"] > 0.0001
-    assert attribute_inference(BY_NAME["pcr"].subject()) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["pcr", "implicit", "rating nmf", "coupled, cells", "table, replace-one", "table of persons"]
+)
+def test_one_value_is_guessed_in_every_kind_of_data(name):
+    found = attribute_inference(BY_NAME[name].subject(), fits=4, targets=6)
+    assert 0 <= found.figures["guessed right, in the fit, without noise"] <= 1
+
+
+@pytest.mark.parametrize(
+    "name", ["pcr", "implicit", "rating nmf", "coupled, cells", "table, replace-one", "table of persons"]
+)
+def test_a_decoy_differs_from_its_unit(name):
+    data = BY_NAME[name].subject().data
+    units = [data.unit(place) for place in range(6)]
+    for place, unit in enumerate(units):
+        decoy = _altered(data, units, place, np.random.default_rng(place))
+        assert known(decoy) != known(unit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pcr", "coupled, cells", "table of persons"])
+def test_members_show_without_noise_in_labelled_coupled_and_table_models(name):
+    found = membership(BY_NAME[name].subject(), fits=24, targets=12)
+    assert found.figures["area without noise"] > WEAK
+
+
+@pytest.mark.slow
+def test_a_table_with_dates_and_left_out_columns_is_attacked():
+    start = np.datetime64("2024-01-01") + np.arange(40)
+    frame = pl.DataFrame({"name": [f"n{i}" for i in range(40)], "day": start, "size": np.arange(40) % 7})
+    columns = {"day": DateColumn("2024-01-01", "2024-12-31"), "size": IntegerColumn(0, 9)}
+    model = PrivateTable(epsilon=2.0, schema=TableSchema(columns, left_out=("name",)))
+    found = membership(subject_of(model, frame), fits=8, targets=6)
+    assert 0 <= found.figures["area without noise"] <= 1
+
+
+def test_a_frame_of_pandas_is_audited_like_one_of_polars():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"age": [20, 30, 40], "sex": ["f", "m", "f"]})
+    assert units_of(PrivateMoments(epsilon=1.0), frame).X["age"].to_list() == [20, 30, 40]
+
+
+def test_persons_are_taken_and_added_with_all_their_rows():
+    data = BY_NAME["table of persons"].subject().data
+    assert (data.count, len(data.X)) == (40, 80)
+    few = data.take(np.array([3, 0]))
+    assert (few.count, len(few.X), sorted(few.X["person"].unique())) == (2, 4, [0, 1])
+    assert few.X["age"][0] == data.unit(3)[0]["age"][0]
+    more = few.added(data.unit(5))
+    assert (more.count, len(more.unit(2)[0])) == (3, 2)
+    pair = candidate_pairs(BY_NAME["table of persons"].estimator, data)[0]
+    assert len(pair.present.data.X) == 82
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["recommender", "coupled, cells", "table, replace-one", "table of persons"])
+def test_random_units_of_every_kind_are_replayed(name):
+    found = replay(BY_NAME[name].subject(), [], random_units=2)
+    assert (found.figures["checked"], found.violation) == (2, "")

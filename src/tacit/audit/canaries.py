@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.units import Cells, Pair, Ratings, Rows, Units
+from tacit.audit.units import Cells, Pair, Persons, Ratings, Rows, Units
 from tacit.factor.coupled.private.fitted import range_of
 
 FAR = 1e3
@@ -46,6 +46,9 @@ def _canaries(estimator: Any, data: Units) -> Iterator[tuple[str, Any]]:
         return _raters(estimator, data)
     if isinstance(data, Cells):
         return _cells(estimator, data)
+    if isinstance(data, Persons):  # a person with as many copies of an unusual row as one may have
+        copies = [0] * int(estimator.max_rows_per_unit)
+        return ((f"a person with {name}", (row[copies], None)) for name, row in _table_rows(data))
     assert isinstance(data, Rows)
     if hasattr(data.X, "iter_columns") or hasattr(estimator, "schema"):
         return ((name, (row, None)) for name, row in _table_rows(data))
@@ -105,11 +108,13 @@ def _labelled(estimator: Any, data: Rows) -> Iterator[tuple[str, Any]]:
             )
 
 
-def _table_rows(data: Rows) -> Iterator[tuple[str, Any]]:
+def _table_rows(data: Rows | Persons) -> Iterator[tuple[str, Any]]:
     """Yield rows of a table that are unusual; all their values occur in the table, so that they fit its schema."""
     if hasattr(data.X, "iter_columns"):
-        rarity = np.zeros(data.count)
+        rarity = np.zeros(len(data.X))
         for column in data.X.iter_columns():
+            if isinstance(data, Persons) and column.name == data.owner:
+                continue
             _, codes, counts = np.unique(
                 column.cast(str).fill_null("").to_numpy(), return_inverse=True, return_counts=True
             )

@@ -34,6 +34,8 @@ Floats = NDArray[np.float64]
 GUESSED = 0.2
 """Fraction of the targets that are guessed, half of them as present: those with the most extreme scores. About the best for mu
 between 0.5 and 2."""
+OTHERS = 40
+"""Units that are in every fit. Noise and bounds do not depend on their number, and among few units one more shows."""
 LEAST_FITS = 8
 """Fewest fits: from fewer nothing is learned."""
 WEAK = 0.6
@@ -133,11 +135,11 @@ def _without(numbers: Floats, present: NDArray[np.bool_]) -> Floats:
 
 
 def chosen_targets(subject: Subject, count: int, random: np.random.Generator) -> tuple[Subject, list[Any]]:
-    """Take random units out of the data: they are the targets; the others are in every fit."""
+    """Take random units out of the data: they are the targets; some others are in every fit."""
     count = min(count, subject.data.count // 2)
     places = random.permutation(subject.data.count)
     targets = [subject.data.unit(int(place)) for place in places[:count]]
-    return subject.on(subject.data.take(np.sort(places[count:]))), targets
+    return subject.on(subject.data.take(np.sort(places[count : count + max(count, OTHERS)]))), targets
 
 
 def membership(

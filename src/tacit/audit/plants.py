@@ -68,28 +68,38 @@ def everyone_sampled(channel: Noisy) -> None:
     setattr(channel._sampling, "draw", all_of_them)  # noqa: B010
 
 
-def larger_samples(channel: Noisy) -> None:
-    """Sample half as many units again as the rate says."""
-    draw = channel._sampling.draw
+def larger_samples(factor: float) -> Plant:
+    """Sample more units than the rate says: `factor` times as many, in addition to those drawn."""
 
-    def more(asks: Any, generator: Any) -> list[NDArray[np.bool_]]:
-        masks = draw(asks, generator)
-        return [mask | (generator.random(len(mask)) < ask.rate / 2) for mask, ask in zip(masks, asks, strict=True)]
+    def plant(channel: Noisy) -> None:
+        draw = channel._sampling.draw
 
-    setattr(channel._sampling, "draw", more)  # noqa: B010
+        def more(asks: Any, generator: Any) -> list[NDArray[np.bool_]]:
+            masks = draw(asks, generator)
+            return [
+                mask | (generator.random(len(mask)) < ask.rate * factor) for mask, ask in zip(masks, asks, strict=True)
+            ]
+
+        setattr(channel._sampling, "draw", more)  # noqa: B010
+
+    return plant
 
 
-def uneven_split(channel: Noisy) -> None:
-    """Give the last step of the plan noise for four times its weight."""
-    scaled, last = channel.scaled, channel.plan.steps[-1]
+def uneven_split(place: int, factor: float = 0.5) -> Plant:
+    """Give one step of the plan, counted from 0, `factor` of its noise, as if its part of the budget were larger."""
 
-    def narrow(ask: Sum, totals: Any) -> dict[str, Measured]:
-        found = scaled(ask, totals)
-        if ask.step.weight != last.weight:
-            return found
-        return {name: replace(array, sigma=array.sigma / 2) for name, array in found.items()}
+    def plant(channel: Noisy) -> None:
+        scaled, step = channel.scaled, channel.plan.steps[place]
 
-    setattr(channel, "scaled", narrow)  # noqa: B010
+        def narrow(ask: Sum, totals: Any) -> dict[str, Measured]:
+            found = scaled(ask, totals)
+            if ask.step.weight != step.weight:
+                return found
+            return {name: replace(array, sigma=array.sigma * factor) for name, array in found.items()}
+
+        setattr(channel, "scaled", narrow)  # noqa: B010
+
+    return plant
 
 
 def wrong_accounting(factor: float) -> Plant:
@@ -110,7 +120,35 @@ BUGS: Sequence[Bug] = (
     Bug("noise", "noise of eight tenths of the width", narrower_noise(0.8)),
     Bug("clipping", "a bound that is stated at half", unclipped(2.0)),
     Bug("sampling", "everyone is in the sample", everyone_sampled, _samples),
-    Bug("sampling", "samples half as large again", larger_samples, _samples),
-    Bug("split", "the last sum has half its noise", uneven_split),
+    Bug("sampling", "samples half as large again", larger_samples(0.5), _samples),
+    Bug("split", "the last sum has half its noise", uneven_split(-1)),
     Bug("accounting", "noise calibrated for a larger budget", wrong_accounting(0.7)),
 )
+
+
+def mutants(plan: Plan) -> list[Bug]:
+    """Return many bugs for a plan, from coarse to fine, for a test of the auditor.
+
+    Noise from 0.5 to 0.8 of its width, bounds that are stated 1.25 to 4 times too small, budgets that are taken 1.25 to 2 times
+    too large, each step of the plan with too little noise, and, if the plan samples, samples that are too large.
+    """
+    found = [
+        Bug("noise", f"noise of {factor:g} of the width", narrower_noise(factor)) for factor in (0.5, 0.6, 0.7, 0.8)
+    ]
+    found += [
+        Bug("clipping", f"a bound that is stated {factor:g} times too small", unclipped(factor))
+        for factor in (1.25, 1.5, 2.0, 4.0)
+    ]
+    found += [
+        Bug("accounting", f"noise calibrated with {factor:g} of the multiplier", wrong_accounting(factor))
+        for factor in (0.5, 0.6, 0.7, 0.8)
+    ]
+    found += [
+        Bug("split", f"step {place + 1} has {factor:g} of its noise", uneven_split(place, factor))
+        for place in range(min(len(plan.steps), 3))
+        for factor in (0.5, 0.7)
+    ]
+    if _samples(plan):
+        found += [Bug("sampling", f"samples larger by {more:g}", larger_samples(more), _samples) for more in (0.5, 1.0)]
+        found.append(Bug("sampling", "everyone is in the sample", everyone_sampled, _samples))
+    return found

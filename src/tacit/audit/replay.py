@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.audit.findings import REPLAY, Finding
 from tacit.audit.subject import Subject
-from tacit.audit.units import Pair, Rows
+from tacit.audit.units import Pair, Ratings
 from tacit.errors import PrivacyViolationError
 from tacit.testing import check_neighbours
 
@@ -66,13 +66,17 @@ def replay(
 
 
 def _random_pairs(subject: Subject, count: int, random_state: int) -> list[Pair]:
+    """Return neighbours that differ in a random unit of the data, which is taken out or exchanged for another one."""
     data = subject.data
-    if getattr(subject.estimator, "adjacency", "add-remove") == "replace-one" or not isinstance(data, Rows):
-        return []
     random = np.random.default_rng(random_state)
-    chosen = random.choice(data.count, size=min(count, data.count - 2), replace=False)
+    chosen = random.choice(data.count, size=max(min(count, data.count - 2), 0), replace=False)
+    exchanged = getattr(subject.estimator, "adjacency", "add-remove") == "replace-one"
     pairs = []
     for place in chosen.tolist():
-        others = data.take(np.delete(np.arange(data.count), place))
-        pairs.append(others.pair("a unit of the data", data.unit(place)))
+        others, unit, other = data.take(np.delete(np.arange(data.count), place)), data.unit(place), None
+        if isinstance(data, Ratings) and data.cells:  # who rated what is public: only the value may differ
+            other = (*unit[:-1], random.choice(data.values, size=1))
+        elif exchanged:
+            other = data.unit(int(random.integers(data.count)))
+        pairs.append(others.pair("a unit of the data", unit, other))
     return pairs

@@ -6,13 +6,14 @@ factorisations; networks are asked for their loss, synthetic tables for their ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.units import Cells, Ratings, Rows, Units
+from tacit.audit.units import Cells, Persons, Ratings, Rows, Units
 
 Floats = NDArray[np.float64]
 SYNTHETIC_ROWS = 400
@@ -32,12 +33,11 @@ def unit_scores(model: Any, data: Units, units: list[Any]) -> Floats:
     units : list
         As `Units.unit` returns them.
     """
-    if isinstance(data, Rows) and hasattr(model, "sample"):
-        return _nearest(model, units)
-    if isinstance(data, Rows) and data.y is not None:
-        return _losses(model, units)
+    if isinstance(data, Rows | Persons) and hasattr(model, "tables_"):
+        return _table_scores(model, units)
     known = [_Known(array) for _, array in float_arrays(expanded(model._result.values))]
-    return np.array([_along(known, probes(model, data, unit)) for unit in units])
+    numbers = np.array([_along(known, probes(model, data, unit)) for unit in units])
+    return np.hstack([_losses(model, units), numbers]) if isinstance(data, Rows) and data.y is not None else numbers
 
 
 def probes(model: Any, data: Units, unit: Any) -> list[Floats]:
@@ -63,7 +63,13 @@ def probes(model: Any, data: Units, unit: Any) -> list[Floats]:
 
 
 def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return released values with the pairs of a recommender's learned items at their places among all items."""
+    """Return released values in their shapes: coupled factors one by one, pairs of a recommender's items at their places."""
+    if "index_" in values and "arrays_" in values:
+        values, flat = dict(values), np.asarray(values["arrays_"])
+        for name, shape in values.pop("index_").items():
+            size = math.prod(shape)
+            values[name], flat = flat[:size].reshape(shape), flat[size:]
+        del values["arrays_"]
     pairs, learned = values.get("item_pairs_"), values.get("learned_items_")
     if pairs is None or learned is None or "item_weights_" not in values:
         return dict(values)
@@ -142,24 +148,45 @@ def _losses(model: Any, units: list[Any]) -> Floats:
     return np.asarray(np.square(np.asarray(model.predict(rows)).ravel() - labels)[:, None], dtype=np.float64)
 
 
-def _nearest(model: Any, units: list[Any]) -> Floats:
-    """Return the distances of every row to the nearest synthetic row, and to the fifth nearest."""
-    drawn = _numbers(model.sample(SYNTHETIC_ROWS, random_state=0))
-    rows = np.vstack([_numbers(unit[0]) for unit in units])
-    spread = np.maximum(drawn.std(axis=0), TINY)
-    distances = np.sort(np.abs((rows[:, None] - drawn[None]) / spread).sum(axis=2), axis=1)
-    return np.log(distances[:, [0, 4]] + 0.01)
+def _table_scores(model: Any, units: list[Any]) -> Floats:
+    """Return what the released tables and the synthetic rows of a private table say about every row.
+
+    The first three numbers add up the cells that a row falls into, over all columns and over all pairs of columns, and the
+    logarithms of the latter: one more row in the fit adds one to each of these cells. The last two are the distances to the
+    nearest synthetic row and to the fifth nearest. A person with several rows has the mean of their numbers.
+    """
+    specs = model._specs()
+    starts = np.concatenate([[0], np.cumsum([spec.n_cells for spec in specs.values()])])[:-1]
+    sizes = model._sizes()
+    edges = np.concatenate([[0], np.cumsum(sizes)])[:-1]
+    parts = [_cells(unit[0], specs) for unit in units]
+    cells = np.vstack(parts)
+    codes = model.bins_[cells + starts] + edges
+    pairs = np.array([model.tables_[np.ix_(row, row)][np.triu_indices(len(row), 1)] for row in codes])
+    near = _distances(cells, _cells(model.sample(SYNTHETIC_ROWS, random_state=0), specs), specs)
+    numbers = np.column_stack(
+        [
+            model.count_ * model.margins_[codes].sum(axis=1),
+            model.count_ * pairs.sum(axis=1),
+            np.log(model.count_ * pairs + 1).sum(axis=1),
+            np.log(near + 0.01),
+        ]
+    )
+    owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return np.array([numbers[owner == place].mean(axis=0) for place in range(len(parts))])
 
 
-def _numbers(table: Any) -> Floats:
-    """Return a table as numbers; words become codes that do not depend on the other rows."""
+def _cells(table: Any, specs: Mapping[str, Any]) -> NDArray[np.intp]:
+    """Return the cell of every value, as the schema of the model reads it; columns outside the schema are not used."""
     if isinstance(table, np.ndarray):
-        return np.asarray(table, dtype=np.float64)
-    columns = []
-    for column in table.iter_columns():
-        texts = column.cast(str).fill_null("").to_list()
-        try:
-            columns.append(np.array([float(text or 0) for text in texts]))
-        except ValueError:
-            columns.append(np.array([float(sum(map(ord, text)) % 97) for text in texts]))
-    return np.column_stack(columns)
+        return np.column_stack([spec.cells(table[:, place], name) for place, (name, spec) in enumerate(specs.items())])
+    return np.column_stack([spec.cells(table[name].to_numpy(), name) for name, spec in specs.items()])
+
+
+def _distances(rows: NDArray[np.intp], drawn: NDArray[np.intp], specs: Mapping[str, Any]) -> Floats:
+    """Return the distances of rows to the nearest and to the fifth nearest drawn one, between 0 and 1 per column."""
+    apart = np.zeros((len(rows), len(drawn)))
+    for place, spec in enumerate(specs.values()):
+        away = np.abs(rows[:, None, place] - drawn[None, :, place])
+        apart += away / spec.n_cells if spec.is_ordered else away > 0
+    return np.sort(apart, axis=1)[:, [0, 4]]

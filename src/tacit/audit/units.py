@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.audit.trajectory import World
+from tacit.data.files import as_frame
 from tacit.errors import InvalidInputError, Undisclosed, kind_of, words
 from tacit.privacy.fingerprint import fingerprint
 
@@ -75,7 +76,7 @@ class Units(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Rows(Undisclosed, Units):
-    """Rows of an array, a CSR matrix or a polars frame, with labels or targets if the model has some."""
+    """Rows of an array, a CSR matrix or a data frame, with labels or targets if the model has some."""
 
     X: Any
     y: Any = None
@@ -129,6 +130,60 @@ def stacked(X: Any, row: Any) -> Any:
 
         return csr_array(vstack([X, csr_array(row)]))
     return np.vstack([X, row])
+
+
+@dataclass(frozen=True, repr=False)
+class Persons(Undisclosed, Units):
+    """Rows of a table that belong to persons; `owner`, a column of the table, numbers the persons from 0."""
+
+    X: Any
+    owner: str
+
+    @staticmethod
+    def of(frame: Any, owner: str) -> Persons:
+        """Return the table with the persons numbered."""
+        numbers = np.unique(frame[owner].cast(str).to_numpy(), return_inverse=True)[1]
+        return Persons(frame, owner)._numbered(frame, numbers)
+
+    def _numbered(self, frame: Any, numbers: NDArray[Any]) -> Persons:
+        import polars
+
+        return replace(self, X=frame.with_columns(polars.Series(self.owner, numbers.astype(np.int64))))
+
+    @property
+    def _numbers(self) -> NDArray[np.int64]:
+        return np.asarray(self.X[self.owner].to_numpy(), dtype=np.int64)
+
+    @property
+    def count(self) -> int:
+        """The number of persons."""
+        return int(self._numbers.max(initial=-1)) + 1
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return the table."""
+        return (self.X,)
+
+    def digest(self) -> str:
+        """Return a hash of the table."""
+        return fingerprint(self.arguments())
+
+    def take(self, places: Places) -> Persons:
+        """Return the rows of these persons, numbered anew."""
+        order = np.argsort(self._numbers, kind="stable")
+        starts = np.searchsorted(self._numbers[order], np.arange(self.count + 1))
+        parts = [order[starts[place] : starts[place + 1]] for place in places]
+        rows = np.concatenate([np.zeros(0, np.int64), *parts])
+        return self._numbered(self.X[rows.tolist()], np.repeat(np.arange(len(parts)), [len(part) for part in parts]))
+
+    def unit(self, place: int) -> Any:
+        """Return the rows of one person."""
+        return self.X[np.flatnonzero(self._numbers == place).tolist()], None
+
+    def added(self, unit: Any) -> Persons:
+        """Return the table with the rows of one more person."""
+        rows = unit[0]
+        numbers = np.concatenate([self._numbers, np.full(len(rows), self.count)])
+        return self._numbered(stacked(self.X, rows), numbers)
 
 
 @dataclass(frozen=True, repr=False)
@@ -307,7 +362,9 @@ def units_of(estimator: Any, data: Any) -> Units:
         return Ratings.of(*data, cells=getattr(estimator, "unit", "user") == "cell")
     if isinstance(data, tuple) and len(data) == 2:
         return Rows(_rows(data[0]), np.asarray(data[1]))
-    return Rows(_rows(data))
+    rows = _rows(data)
+    owner = getattr(estimator, "unit_column", None)
+    return Persons.of(rows, str(owner)) if owner is not None and hasattr(rows, "iter_columns") else Rows(rows)
 
 
 def _rows(X: Any) -> Any:
@@ -317,10 +374,15 @@ def _rows(X: Any) -> Any:
         return csr_array(X)
     if hasattr(X, "iter_columns"):
         return X
+    frame = as_frame(X)
+    if frame is not None:
+        import polars
+
+        return polars.DataFrame({str(name): frame[name].to_list() for name in frame.columns}, strict=False)
     rows = np.asarray(X)
     if rows.ndim != 2 or rows.dtype.kind not in "fiub":
         raise InvalidInputError(
-            "rows of numbers, a polars frame, a sparse matrix, ratings or relations",
+            "rows of numbers, a data frame, a sparse matrix, ratings or relations",
             kind_of(X),
             "Give the data as `fit` takes it.",
         )

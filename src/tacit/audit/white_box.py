@@ -189,6 +189,7 @@ def mixture_epsilon(plan: Plan, distance: float) -> float:
             1 / distance,
             sampling_prob=step.sampling_rate,
             pessimistic_estimate=False,
+            use_connect_dots=False,  # it has pessimistic bounds only
             value_discretization_interval=1e-3 if step.count < 1000 else 1e-4,
         ).self_compose(step.count)
         total = one if total is None else total.compose(one)
