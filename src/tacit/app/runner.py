@@ -99,8 +99,8 @@ class Run:
             return "The computer was switched off, or the run's processes were killed. What was charged stays charged."
         if self.state == CANCELLED:
             return (
-                "It was cancelled. What had been released until then stays charged, and the rest was given back; a run that "
-                "is stopped in the moment of its charge stays charged in full."
+                "It was cancelled. What had been released until then stays charged. Of full-batch sums the rest was given "
+                "back; a run that is stopped in the moment of its charge stays charged in full."
             )
         if isinstance(told, dict) and "MemoryError" not in str(told.get("message", "MemoryError")):
             return str(told["message"])
