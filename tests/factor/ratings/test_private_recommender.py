@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import polars as pl
 import pytest
 from recommender_contract import DATA, ITEMS, RATINGS, USERS, RecommenderContract, quietly
 from sklearn.base import clone
@@ -451,3 +452,25 @@ def test_factors_that_chance_alone_makes_are_not_taken():
     data = make_ratings(2000, 40, n_factors=2, ratings_per_user=30, random_state=3)
     model = quietly(PrivateRecommender(10, epsilon=200.0, insecure_seed=1), data.users, data.items, data.ratings)
     assert model.n_factors_ <= 3
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::tacit.errors.PrivacyWarning")
+@pytest.mark.parametrize("epsilon", [0.1, 0.3, 1.0])
+def test_few_users_are_not_predicted_worse_than_by_their_own_means(epsilon):
+    """A noisy overall mean, a noisy variance and corrections that are noise must not displace what a user's ratings say."""
+    random = np.random.default_rng(0)
+    values = 3 + 0.5 * random.standard_normal(40) + 0.6 * random.standard_normal((100, 1))
+    values = np.clip(np.round(values + 0.7 * random.standard_normal((100, 40))), 1, 5)
+    users, items = np.nonzero(random.random((100, 40)) < 0.5)
+    held = random.random(len(users)) < 0.2
+    ratings = pl.DataFrame({"user": users, "item": items, "rating": values[users, items]})
+    train, test = ratings.filter(~held), ratings.filter(held)
+    means = train.group_by("user").agg(pl.col("rating").mean().alias("mean"))
+    own = test.join(means, on="user", how="left", maintain_order="left")["mean"].fill_null(3.0).to_numpy()
+    truth = test["rating"].to_numpy()
+    errors = []
+    for seed in range(4):
+        model = PrivateRecommender(epsilon=epsilon, delta=1e-5, catalogue=range(40), insecure_seed=seed).fit(train)
+        errors.append(np.mean((model.predict(test["user"], test["item"]) - truth) ** 2))
+    assert np.sqrt(np.mean(errors)) < 1.03 * np.sqrt(np.mean((own - truth) ** 2))
