@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from tacit import Ledger, PrivateNMF
 from tacit.channel import Clear, Noisy, run
@@ -51,6 +52,57 @@ def test_a_year_of_topics_for_one_budget(tmp_path):
     assert cosines.max(axis=0).min() > 0.9
     with pytest.raises(InvalidInputError, match="at most 4 releases"):
         model.partial_fit(ROWS[:10])
+
+
+MANY_WORDS = np.kron(np.eye(4), np.random.default_rng(1).gamma(0.5, size=60))
+DOCUMENTS = np.random.default_rng(2).poisson(
+    20 * np.random.default_rng(3).dirichlet(np.full(4, 0.2), size=2000) @ (MANY_WORDS / MANY_WORDS[0].sum())
+)
+DOCUMENTS = DOCUMENTS / np.maximum(np.linalg.norm(DOCUMENTS, axis=1, keepdims=True), 1.0)
+
+
+def one_year(form, **settings):
+    model = PrivateNMF(4, epsilon=4.0, schedule=(16,), insecure_seed=1, **settings)
+    for week in np.array_split(np.arange(len(DOCUMENTS)), 16):
+        model.partial_fit(form(DOCUMENTS[week]))
+    return model
+
+
+@pytest.mark.slow
+def test_topics_of_many_small_releases_do_not_hang_on_the_noise_of_the_first(monkeypatch):
+    """125 documents a week do not show which words matter: their rows are kept until some weeks do, and count."""
+    cosines = []
+    for latest in (0.25, 0.0):  # the second chooses in the first week
+        monkeypatch.setattr("tacit.factor.nmf.scheduled.LATEST_CHOICE", latest)
+        found = one_year(np.asarray).components_
+        similar = found @ MANY_WORDS.T / np.linalg.norm(found, axis=1, keepdims=True) / np.linalg.norm(MANY_WORDS[0])
+        cosines.append(similar.max(axis=0).min())
+    assert cosines[0] > 0.9
+    assert cosines[1] < cosines[0]
+
+
+@pytest.mark.slow
+def test_rows_before_the_choice_are_counted_each_week_with_the_same_noise(monkeypatch):
+    sent = []
+    original = Noisy.exchange
+
+    def recorded(self, asks):
+        sent.append({name: array.copy() for name, array in asks[0].arrays.items()})
+        return original(self, asks)
+
+    monkeypatch.setattr(Noisy, "exchange", recorded)
+    model = one_year(csr_array)
+    dense = one_year(np.asarray)
+    for one, other in zip(*(year._memory.running["second"].answers for year in (model, dense)), strict=True):
+        np.testing.assert_allclose(one["second"], other["second"], atol=1e-6)
+    asked = [one["second"] for one in sent[: len(sent) // 2] if "second" in one]
+    assert 1 + 16 - 4 <= len(asked) < 16  # at the latest after a quarter of the weeks, but not in the first
+    assert len(asked[0]) == (1 + 16 - len(asked)) * len(asked[1])
+    terms, answers = (getattr(model._memory.running["second"], name) for name in ("terms", "answers"))
+    assert len(terms) == len(answers) == 16
+    assert [np.linalg.norm(one["second"]) > 0 for one in terms] == [True] * 16
+    noise = np.concatenate([a["second"] for a in answers]) - np.concatenate([asked[0], *asked[1:]])
+    assert np.std(noise[: len(asked[0])]) == pytest.approx(np.std(noise[len(asked[0]) :]), rel=0.02)
 
 
 @pytest.mark.slow
