@@ -208,15 +208,15 @@ def test_a_draft_sees_numbers_beside_marks_of_empty_cells():
     assert drafted.missing
 
 
-def test_a_wrong_column_is_answered_with_the_columns_of_the_file(tmp_path):
+def test_wrong_columns_are_answered_with_what_to_do(tmp_path):
     pl.DataFrame({"listener": ["a"], "track": ["t"]}).write_csv(tmp_path / "plays.csv")
     told = str(invoke("fit", "recommend", tmp_path / "plays.csv", "--output", tmp_path / "o").exception)
-    assert "it has listener, track" in told
+    assert "no column user, item, rating among 2. Name the columns" in told
     two = ("fit", "recommend", tmp_path / "plays.csv", "--columns", "listener,track", "--output", tmp_path / "o")
     assert "add --implicit" in str(invoke(*two).exception)
     pl.DataFrame({"song": ["t"], "year": [1]}).write_csv(tmp_path / "songs.csv")
     told = str(invoke(*two, "--implicit", "--epsilon", 1, "--catalogue", tmp_path / "songs.csv").exception)
-    assert "it has song, year" in told
+    assert "got none among 2" in told
 
 
 def test_a_draft_is_refused_before_the_rows_are_read(table, tmp_path):

@@ -17,7 +17,6 @@ from tacit.errors import InvalidInputError, parameter
 from tacit.progress import Told, show_progress
 
 if TYPE_CHECKING:
-    from tacit.estimators.verdict import Concern
     from tacit.privacy.ledger import Ledger
     from tacit.report.result import FitResult
 
@@ -46,10 +45,10 @@ def print_json(values: Any) -> None:
     print(json.dumps(values, indent=2))
 
 
-def show_concern(concern: Concern) -> None:
+def show_concern(what: str, advice: str, basis: str) -> None:
     """Print what a reader should know before using a result."""
     typer.secho("note: ", fg="yellow", bold=True, nl=False)
-    typer.echo(str(concern))
+    typer.echo(f"{what} {advice} ({basis})")
 
 
 def show_fit(result: FitResult, output: Path, *, as_json: bool) -> None:
@@ -58,7 +57,7 @@ def show_fit(result: FitResult, output: Path, *, as_json: bool) -> None:
         print_json(result.summary)
         return
     for concern in result.concerns:
-        show_concern(concern)
+        show_concern(**concern.to_dict())
     typer.echo(str(result.guarantee))
     for line in result.lines():
         typer.echo(line)

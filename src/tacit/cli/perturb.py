@@ -15,7 +15,6 @@ from tacit.cli.budget import account
 from tacit.cli.output import check_output_file, print_json, print_table, progress, show_concern, show_what_is_left
 from tacit.cli.read import read_table
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.estimators.verdict import Concern
 
 if TYPE_CHECKING:
     from tacit.data.schema import ColumnSpec, TableSchema
@@ -172,7 +171,7 @@ def perturb(
 
 def _show_release(summary: dict[str, Any], folder: Path) -> None:
     for concern in summary.get("concerns", ()):
-        show_concern(Concern(**concern))
+        show_concern(**concern)
     typer.echo(summary["guarantee"]["sentence"])
     if "ledger" in summary:
         typer.echo(summary["ledger"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import InvalidInputError, Undisclosed, listed, parameter, words
+from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 from tacit.validation import check_choice
 
 if TYPE_CHECKING:
@@ -292,8 +292,10 @@ def read_ratings_file(path: Path, columns: str, catalogue: Any = None, *, implic
     if missing:
         raise InvalidInputError(
             f"columns {', '.join(chosen)} in {path.name}",
-            words(f"no column {', '.join(missing)}; it has {listed(frame.columns)}"),
-            f"Name the columns of users, items and {'weights' if implicit else 'ratings'} with --columns.",
+            words(f"no column {', '.join(missing)} among {len(frame.columns)}"),
+            # the names in the first line are not shown: in a file without them it is a record
+            f"Name the columns of users, items and {'weights' if implicit else 'ratings'} with --columns, as the first line of "
+            "the file spells them.",
         )
     frame = frame.select(polars.col(given).alias(name) for given, name in zip(chosen, names, strict=True))
     return frame if catalogue is None else frame.with_columns(as_type_of(frame["item"], catalogue))
@@ -397,7 +399,7 @@ def read_catalogue(path: Path, columns: str, *, implicit: bool = False) -> Any:
     if name not in frame.columns:
         raise InvalidInputError(
             f"a column {name!r} in the catalogue {path.name}, as in the data",
-            words(f"none; it has {listed(frame.columns)}"),
+            words(f"none among {len(frame.columns)}"),
             "Rename the catalogue's column of items.",
         )
     return frame[name].drop_nulls().unique(maintain_order=True).alias("item")
