@@ -6,6 +6,7 @@
     dense      many clicks on few items, made up: that more budget does not give worse lists
     speed      a private fit of a million interactions beside implicit's ALS, and its memory
     parties    the same fit among five holders with noise in the sum
+    year       52 weekly releases for one budget, with new users every week
 
 Users with at least 5 interactions count. The held-out users come first in a permutation of numpy's default_rng(0); a fifth of
 each history, at least one item, is to be found, and the rest is given. Recall at 20 is hits over the smaller of 20 and the
@@ -371,6 +372,18 @@ def parties(holders: int = 5, epsilon: float = 5.0, repeats: int = 3, held_out: 
     print(f"recall at 20, epsilon {epsilon:g}: {holders} holders {many:.4f}, one {one:.4f}, ratio {many / one:.3f}")
 
 
+def year(releases: int = 52, epsilon: float = 8.0, held_out: int = 600) -> None:
+    """New users every week, and lists from all of them so far."""
+    protocol = movielens_protocol(held_out)
+    model = PrivateImplicitRecommender(
+        epsilon=epsilon, delta=protocol.delta, features=protocol.features, schedule=(releases,)
+    )
+    for week, part in enumerate(np.array_split(np.arange(protocol.rows.shape[0]), releases), 1):
+        model.partial_fit(protocol.rows[part])
+        if week in (1, releases // 4 + 1, releases // 2 + 1, releases):
+            show(f"week {week} of {releases}, {model.n_learned_} items", protocol.of_model(model))
+
+
 PARTS = {
     "movielens": Part(movielens, {"repeats": 1, "epsilons": (5,), "held_out": 200}),
     "anime": Part(anime, {"repeats": 1, "epsilons": (5,), "held_out": 500}),
@@ -378,6 +391,7 @@ PARTS = {
     "dense": Part(dense, {"repeats": 1, "epsilons": (1, np.inf), "shapes": ((500, 100, 0.3),)}),
     "speed": Part(speed, {"rounds": 1, "parts": (1.0,)}),
     "parties": Part(parties, {"repeats": 1}),
+    "year": Part(year, {"releases": 8}),
 }
 
 if __name__ == "__main__":
