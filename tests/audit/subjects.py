@@ -10,8 +10,6 @@ import polars as pl
 from scipy.sparse import csr_array
 
 from tacit import (
-    PrivateBayesianClassifier,
-    PrivateBayesianRegressor,
     PrivateCoupledFactorization,
     PrivateImplicitRecommender,
     PrivateMoments,
@@ -103,8 +101,6 @@ def visits(n_persons: int = 40) -> pl.DataFrame:
 
 
 COLUMNS = {"age": IntegerColumn(0, 99), "sex": CategoryColumn(("f", "m")), "dose": NumberColumn(0, 10, decimals=1)}
-NETWORK = {"epochs": 1, "sampling_rate": 0.5, "clip": 0.5, "n_samples": 2, "epsilon": 2.0}
-LABELS = (IMAGES.sum(axis=1) > np.median(IMAGES.sum(axis=1))).astype(int)
 TABLES = [
     Model(
         "table of persons",
@@ -115,13 +111,5 @@ TABLES = [
         "table, replace-one",
         PrivateTable(epsilon=2.0, schema=COLUMNS, adjacency="replace-one"),
         visits().drop("person"),
-    ),
-]
-NETWORKS = [
-    Model("classifier", PrivateBayesianClassifier((3,), classes=(0, 1), **NETWORK), (np.clip(IMAGES, 0, 1), LABELS)),
-    Model(
-        "regressor",
-        PrivateBayesianRegressor((3,), target_range=(0, 1), **NETWORK),
-        (np.clip(IMAGES, 0, 1), np.clip(IMAGES[:, 0], 0, 1)),
     ),
 ]
