@@ -36,7 +36,7 @@ def review(
 
     The sums of coupled models depend on the relations: give --as and --data to see them. Nothing is sent.
     """
-    from tacit.cli.parties_join import read_records
+    from tacit.cli.parties_relations import read_records
     from tacit.parties import Job
     from tacit.parties.consent import review as review_of
 
@@ -102,7 +102,7 @@ class RunsOfIdentity:
                 f"a folder of the identity where {RUNS_FILE} can be written",
                 words(type(error).__name__),
                 "Let this user write to it: it notes there that a run has begun. Nothing was sent.",
-            ) from error
+            ) from None
         if self._is_noted and not allowed:
             raise InvalidInputError(
                 "the first run of this job by this identity",

@@ -15,6 +15,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.output import show_fit
 from tacit.cli.parties_consent import RunsOfIdentity, confirm, ended_by_sigterm, private_files, seconds_of
+from tacit.cli.parties_relations import read_records
 
 if TYPE_CHECKING:
     from tacit.parties.join import Part
@@ -138,17 +139,6 @@ def join(
         if hasattr(part.estimator, "transform"):
             np.save(output / "rows.npy", part.estimator.transform(records.X))
     show_fit(result, output, as_json=as_json)
-
-
-def read_records(data: Path, job: Any, party: str) -> Any:
-    """Return a party's records, or relations, as the data of a job."""
-    from tacit.cli.parties_relations import read_site
-    from tacit.estimators.registry import JOBS, RELATIONS
-    from tacit.parties.models import read_party_data
-
-    if job.model in JOBS and JOBS[job.model].data == RELATIONS:
-        return read_site(data, job, party)
-    return read_party_data(data, job, party)
 
 
 @dataclass(frozen=True)

@@ -98,3 +98,13 @@ def _agrees(stated: Any, given: Any) -> bool:
     if isinstance(stated, Mapping) and isinstance(given, Mapping):
         return all(stated.get(letter) == rank for letter, rank in given.items())
     return bool(stated == given)
+
+
+def read_records(data: Path, job: Any, party: str) -> Any:
+    """Return a party's records, or relations, as the data of a job."""
+    from tacit.estimators.registry import JOBS, RELATIONS
+    from tacit.parties.models import read_party_data
+
+    if job.model in JOBS and JOBS[job.model].data == RELATIONS:
+        return read_site(data, job, party)
+    return read_party_data(data, job, party)
