@@ -221,7 +221,7 @@ def _why(model: str, divergence: str, missing: float, plain: bool) -> str:
     if plain:
         return "The best of three starts by likelihood; stops and starts of the thesis are not stated."
     if divergence == "euclid":
-        return "Without a prior; the geometric mean of five starts by likelihood is above the best of three."
+        return "Without a prior; the geometric mean of five starts by likelihood."
     return "The same prior and dispersions in all rows, chosen on other splits."
 
 
