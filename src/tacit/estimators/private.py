@@ -99,11 +99,12 @@ class PrivateFit(SavedModel):
         self._ready_to_release(plan)
         if plan is None:
             return Clear()
-        spending = None
-        if self.ledger is not None:
-            account = given if self.dataset is None else self.dataset
-            spending = Spending.on(open_ledger(self.ledger), account, type(self).__name__)
+        spending = None if self.ledger is None else self._spending(self.ledger, given)
         return Noisy(plan, max_units=self.max_units, spending=spending, insecure_seed=self.insecure_seed)
+
+    def _spending(self, ledger: Ledger | str | os.PathLike[str], given: Any) -> Spending:
+        account = given if self.dataset is None else self.dataset
+        return Spending.on(open_ledger(ledger), account, type(self).__name__)
 
     def _ready_to_release(self, plan: Plan | None) -> None:
         """Try what could fail after the charge, and warn if this is a second release.

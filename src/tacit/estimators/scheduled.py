@@ -7,7 +7,7 @@ import io
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tacit.estimators.saved import as_saved, read_model
 from tacit.estimators.schedule_file import ScheduleFile
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.spending import Spending
 from tacit.privacy.schedules import RunningTotal, Schedule
 
 Arrays = Mapping[str, NDArray[np.float64]]
@@ -243,6 +244,10 @@ class ScheduledFit(PrivateFit):
         seed = None if self.insecure_seed is None else self.insecure_seed + self._memory.released
         turn = Turn(self._memory.turns, self._memory.released)
         return run(program, Noisy(plan, max_units=self.max_units, spending=turn, insecure_seed=seed))
+
+    def _spending(self, ledger: Ledger | str | os.PathLike[str], given: Any) -> Spending:
+        # a sum that the first release leaves out is asked for by a later one, which is not charged
+        return replace(super()._spending(ledger, given), in_full=self.schedule is not None)
 
     def _first_run(self, given: Any, program: Program, split: Split) -> Outcome:
         if self.schedule_file is None:

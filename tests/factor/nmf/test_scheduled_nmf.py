@@ -140,6 +140,56 @@ def test_a_row_moves_the_answers_of_all_releases_together_by_no_more_than_the_bo
     assert 0.99 * reach < np.linalg.norm(np.concatenate(moved)) <= reach * (1 + 1e-9)
 
 
+@pytest.mark.slow
+def test_a_row_of_a_week_before_the_choice_moves_all_answers_by_no_more_than_the_bound(monkeypatch):
+    """The answers of the second year are those of the first, so that both make the same choices."""
+    sent, answers = [], []
+    original = Noisy.exchange
+
+    def frozen(self, asks):
+        place = len(sent)
+        sent.append({name: array.copy() for name, array in asks[0].arrays.items()})
+        total = original(self, asks)
+        if place < len(answers):
+            return answers[place]
+        answers.append(total)
+        return total
+
+    monkeypatch.setattr(Noisy, "exchange", frozen)
+    weeks = [DOCUMENTS[125 * week : 125 * (week + 1)] for week in range(8)]
+
+    def asked(first):
+        sent.clear()
+        model = PrivateNMF(4, epsilon=4.0, schedule=(16,), insecure_seed=1)
+        for week in [first, *weeks[1:]]:
+            model.partial_fit(week)
+        return list(sent)
+
+    longest = np.eye(1, 240, k=int(MANY_WORDS[0].argmax())) * 9.0  # of a frequent word; clipped to norm 1
+    without, with_row = asked(weeks[0]), asked(np.vstack([weeks[0], longest]))
+    seconds = [one["second"] for one in without if "second" in one]
+    assert len(seconds) < len(weeks)  # the first weeks have none
+    assert len(seconds[0]) > len(seconds[1])  # and are asked for together with that of the choice
+    reach = Schedule(16).sensitivity
+    for name in ("total", "second"):
+        moved = [one[name] - other[name] for one, other in zip(with_row, without, strict=True) if name in one]
+        # 8 of 16 releases: a part of what the row moves in all of them
+        assert 0.5 * reach < np.linalg.norm(np.concatenate(moved)) <= reach * (1 + 1e-9)
+
+
+def test_a_sum_that_the_first_release_leaves_out_stays_charged(tmp_path):
+    """A later release asks for it, and is not charged."""
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.open_account("posts", 5.0, 1e-6)
+    model = PrivateNMF(4, epsilon=2.0, schedule=(16,), ledger=ledger, dataset="posts")
+    for week in range(6):
+        model.partial_fit(DOCUMENTS[40 * week : 40 * (week + 1)])
+        assert ledger.remaining("posts").spent == pytest.approx(2.0, rel=1e-3)
+        if week == 0:
+            assert not model._memory.fixed
+    assert model._memory.fixed
+
+
 def test_a_neighbour_of_the_first_release():
     def fit(rows):
         model = PrivateNMF(3, epsilon=20.0, schedule=(4,), insecure_seed=1).partial_fit(rows)
