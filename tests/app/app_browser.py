@@ -15,7 +15,7 @@ import polars as pl
 CHROMIUM = os.environ.get("TACIT_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = os.environ.get("TACIT_AXE")
 SHOTS = os.environ.get("TACIT_SCREENSHOTS")
-SECONDS = 600_000
+SECONDS = 120_000
 """How long a page may wait for a run, in milliseconds; runs take a few seconds, more on a busy computer."""
 
 REAL = "from tacit.cli.main import main; main()"
