@@ -12,6 +12,7 @@ from tacit import Ledger, PrivateCoupledFactorization, Relation
 from tacit.channel import Noisy, Plan, Step, run_together
 from tacit.data import make_ratings
 from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
+from tacit.factor.coupled.private import cell_moments
 from tacit.factor.coupled.private.budget import CoupledMomentSettings
 from tacit.factor.coupled.private.cell_moments import cell_split
 from tacit.factor.coupled.private.dp_sgld import Cells, SgldSettings, clipped_gradients, sgld_program
@@ -59,6 +60,22 @@ def test_without_noise_the_structure_is_found(unit, protect):
     left = mean - mean.mean(axis=0) - mean.mean(axis=1, keepdims=True) + mean.mean()
     assert errors.std() < 0.6 * left.std()
     assert not model.guarantee_.holds
+
+
+def test_without_noise_directions_that_no_film_has_are_solved_too(monkeypatch):
+    """The Gram matrix of the films' factors is then singular."""
+    original = cell_moments._own
+
+    def flat(cells, fixed, *more):
+        for rows in fixed.rows.values():
+            rows[:, 0] = 0.0
+        return original(cells, fixed, *more)
+
+    monkeypatch.setattr(cell_moments, "_own", flat)
+    relation, _ = ratings(n_users=60)
+    model = private(epsilon=math.inf, unit="cell", protect="user").fit([relation])
+    assert np.isfinite(model.predict("user-film")).all()
+    assert np.all(model.factors_["film"][:, 0] == 0)
 
 
 @pytest.mark.parametrize("method", ["moments", "sgld"])

@@ -250,9 +250,14 @@ def _own(
         table = np.concatenate([fixed.rows[lead][:, :-1], np.ones((len(fixed.rows[lead]), 1))], axis=1)
         common = np.maximum(counts[lead], 0.0) + TINY
         gram = (table * common[:, None]).T @ table / common.sum()
-    slope = np.maximum(counts[entity], 1.0)[:, None, None] * gram
-    weighted = slope @ np.linalg.inv(slope * fixed.noise + total.noise["sums"] ** 2 * np.eye(fixed.size))
-    precision = np.diag(fixed.precision) + weighted @ slope
+    number = np.maximum(counts[entity], 1.0)
+    # H and R have the same eigenvectors; in directions without any information, where without noise R is singular, H / R is 0
+    values, vectors = np.linalg.eigh(gram)
+    information = number[:, None] * np.maximum(values, 0.0)
+    variance = fixed.noise * information + total.noise["sums"] ** 2
+    ratio = np.divide(information, variance, out=np.zeros_like(information), where=variance > 0)
+    weighted = (vectors * ratio[:, None, :]) @ vectors.T
+    precision = np.diag(fixed.precision) + weighted @ (number[:, None, None] * gram)
     solved = np.linalg.solve(precision, weighted @ total.sums[:, :, None])[:, :, 0]
     solved[:, -1] += biases
     return np.asarray(solved)
