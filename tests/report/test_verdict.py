@@ -243,3 +243,12 @@ def test_synthetic_rows_that_keep_no_relation_are_a_concern():
     assert not _about_pairs(
         unrelated, measure_synthetic(unrelated, loose.sample(fraction=1, with_replacement=True, seed=1))
     )
+
+
+@pytest.mark.parametrize("method", ["fit", "fit_transform"])
+def test_a_warning_points_at_the_line_that_called_tacit(method):
+    """However many functions of tacit are in between."""
+    X = np.random.default_rng(0).random((60, 8))
+    with pytest.warns(ConcernWarning) as warned:
+        getattr(PrivateNMF(2, epsilon=50.0), method)(X)
+    assert {one.filename for one in warned if issubclass(one.category, ConcernWarning)} == {__file__}

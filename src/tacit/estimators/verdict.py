@@ -6,16 +6,27 @@ computed from the data is for the holder only, like the rest of the report.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import sklearn
 
 from tacit.errors import ConcernWarning
 from tacit.privacy.guarantee import Guarantee
+
+PASSED_OVER = (
+    os.path.dirname(os.path.dirname(__file__)) + os.sep,
+    os.path.dirname(sklearn.__file__) + os.sep,
+    contextlib.__file__,
+)
+"""Code between a concern and the user's own: a warning points at the first caller elsewhere."""
 
 PUBLIC = "from public settings"
 RELEASED = "from what was released"
@@ -63,7 +74,15 @@ class Concern:
 def warn_of(concerns: Iterable[Concern]) -> None:
     """Give each concern as a warning of Python."""
     for concern in concerns:
-        warnings.warn(str(concern), ConcernWarning, stacklevel=6)
+        warnings.warn(str(concern), ConcernWarning, stacklevel=_frames_of_tacit())
+
+
+def _frames_of_tacit() -> int:
+    """Return the stack level of the first caller outside tacit and scikit-learn, counted from the function that calls this one."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PASSED_OVER):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def some_rows(*arrays: Any) -> tuple[Any, ...]:
