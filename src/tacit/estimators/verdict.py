@@ -78,7 +78,7 @@ def warn_of(concerns: Iterable[Concern]) -> None:
 
 
 def _frames_of_tacit() -> int:
-    """Return the stack level of the first caller outside tacit and scikit-learn, counted from the function that calls this one."""
+    """Return the stack level of the first caller outside tacit and scikit-learn, from the function that calls this one."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PASSED_OVER):
         frame, level = frame.f_back, level + 1
