@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import re
 import subprocess
@@ -70,8 +71,8 @@ def test_what_a_part_imports_when_it_runs_exists(script):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tacit":
             module = importlib.import_module(node.module)
             for name in node.names:
-                if not hasattr(module, name.name):
-                    importlib.import_module(f"{node.module}.{name.name}")
+                submodule = f"{node.module}.{name.name}"
+                assert hasattr(module, name.name) or importlib.util.find_spec(submodule), submodule
 
 
 def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -199,11 +199,12 @@ def test_sparse_rows_are_never_made_dense(monkeypatch):
     def dense(*args, **kwargs):
         raise AssertionError("sparse rows were made dense")
 
+    expected = [clone(model).fit(SPARSE.toarray()).components_ for model in (SVD(3), PCA(3))]
     for cls in (sparse.csr_array, sparse.csc_array):
         monkeypatch.setattr(cls, "toarray", dense)
         monkeypatch.setattr(cls, "todense", dense)
-    for model in (SVD(3), PCA(3)):
-        model.fit(SPARSE)
+    for model, components in zip((SVD(3), PCA(3)), expected, strict=True):
+        assert angle(model.fit(SPARSE).components_, components) < 1e-5
 
 
 def test_inverse_transform_is_the_best_approximation_of_that_rank():
