@@ -104,7 +104,7 @@ def prepare(
     shape: tuple[int, int] | None,
     stem: bool = False,
     buy: Callable[[tuple[str, ...]], PaidVocabulary] | None = None,
-    chosen: Chosen = Chosen(),  # noqa: B008  # it cannot be changed
+    chosen: Chosen = Chosen(),  # it cannot be changed
 ) -> Prepared:
     """Read texts, images or a matrix; with `unit_rows`, scale each row by itself to norm 1, which costs no privacy.
 
@@ -444,7 +444,7 @@ class Labelled(Undisclosed):
     feature_range: tuple[float, float] | None = None
 
 
-def read_labelled(path: Path, label: str | None, chosen: Chosen = Chosen()) -> Labelled:  # noqa: B008
+def read_labelled(path: Path, label: str | None, chosen: Chosen = Chosen()) -> Labelled:
     """Read a csv or parquet table, an npz archive, or a folder of images with one subfolder per class."""
     if not path.exists():
         raise InvalidInputError(
