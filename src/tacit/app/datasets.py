@@ -169,9 +169,9 @@ class DataSets:
 
             check_first_line(path)
             columns = read_columns(path)
-            found = roles(columns)
-            if {"user", "item"} <= set(found):
-                kind = RATINGS if "rating" in found else CLICKS
+            by_role = roles(columns)
+            if {"user", "item"} <= set(by_role):
+                kind = RATINGS if "rating" in by_role else CLICKS
         created = now()
         taken = {one.name for one in self.all()}
         stem = re.sub(r"[^\w.\- ]", " ", path.name.partition(".")[0]).strip() or "data"
@@ -312,14 +312,14 @@ def kind_of_file(path: Path) -> str:
 
 def roles(columns: Iterable[str]) -> dict[str, str]:
     """Return the columns whose names suggest users, items, ratings and weights, by role."""
-    found: dict[str, str] = {}
+    by_role: dict[str, str] = {}
     for role, hints in ROLES.items():
         for hint in hints:
-            like = [name for name in columns if hint in name.lower() and name not in found.values()]
+            like = [name for name in columns if hint in name.lower() and name not in by_role.values()]
             if like:
-                found[role] = like[0]
+                by_role[role] = like[0]
                 break
-    return found
+    return by_role
 
 
 def kinds_of(data: DataSet) -> list[str]:
@@ -361,20 +361,20 @@ def column_of(answers: Mapping[str, str], place: int, stored: str) -> ColumnSpec
 
 def answers_of(schema: TableSchema, data: DataSet) -> dict[str, str]:
     """Return the form's fields for a schema, without an answer to how anything is known."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for place, name in enumerate(data.columns):
         spec = schema.columns.get(name)
         if spec is None:
-            found[f"kind-{place}"] = "left-out" if name in schema.left_out else ""
+            fields[f"kind-{place}"] = "left-out" if name in schema.left_out else ""
             continue
-        found[f"kind-{place}"] = spec.kind
+        fields[f"kind-{place}"] = spec.kind
         if isinstance(spec, CategoryColumn):
-            found[f"categories-{place}"] = " | ".join(str(value) for value in spec.categories if value != "")
-            found |= {f"missing-{place}": "yes"} if "" in spec.categories else {}
+            fields[f"categories-{place}"] = " | ".join(str(value) for value in spec.categories if value != "")
+            fields |= {f"missing-{place}": "yes"} if "" in spec.categories else {}
         elif isinstance(spec, Quantity):
-            found |= {f"low-{place}": str(spec.low), f"high-{place}": str(spec.high)}
-            found |= {f"missing-{place}": "yes"} if spec.missing else {}
-    return found
+            fields |= {f"low-{place}": str(spec.low), f"high-{place}": str(spec.high)}
+            fields |= {f"missing-{place}": "yes"} if spec.missing else {}
+    return fields
 
 
 def items_of(text: str) -> Iterator[str]:

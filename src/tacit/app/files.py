@@ -117,10 +117,10 @@ class Roots:
         if not root.isdigit() or int(root) >= len(self.folders) or "\0" in path:
             raise refusal
         top = self.folders[int(root)]
-        found = (top / path).resolve()
-        if not found.is_relative_to(top) or found.is_relative_to(self.own) or not found.exists():
+        target = (top / path).resolve()
+        if not target.is_relative_to(top) or target.is_relative_to(self.own) or not target.exists():
             raise refusal
-        return found
+        return target
 
     @property
     def readable(self) -> tuple[Path, ...]:

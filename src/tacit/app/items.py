@@ -27,7 +27,7 @@ def items_in(path: Path, column: str, most: int) -> list[str]:
         name = path.name.lower()
         if name.endswith(".txt"):
             lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
-            found = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+            distinct = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
         else:
             columns = list(read_columns(path))
             if name.endswith(".parquet"):
@@ -37,10 +37,10 @@ def items_in(path: Path, column: str, most: int) -> list[str]:
             items = table.select(
                 polars.col(column if column in columns else columns[0]).cast(polars.String)
             ).drop_nulls()
-            found = items.unique(maintain_order=True).head(most + 1).collect().to_series().to_list()
-    if len(found) > most:
+            distinct = items.unique(maintain_order=True).head(most + 1).collect().to_series().to_list()
+    if len(distinct) > most:
         raise InvalidInputError(f"at most {most} items", words("more"), "Give a list of the items alone.")
-    return found
+    return distinct
 
 
 def main() -> None:

@@ -81,10 +81,10 @@ class DataPages:
         """Take a file of the list as a data set."""
         fields = fields_of(form)
         try:
-            found = self.site.datasets.add(self.site.roots.find(fields.get("root", ""), fields.get("path", "")))
+            added = self.site.datasets.add(self.site.roots.find(fields.get("root", ""), fields.get("path", "")))
         except TacitError as error:
             return self.choose(request, {"path": str(error)}, 422)
-        return go(f"/data/{found.id}")
+        return go(f"/data/{added.id}")
 
     def upload(self, request: Request, form: FormData) -> Response:
         """Keep an uploaded file, readable by its owner only, as a data set."""
@@ -98,14 +98,14 @@ class DataPages:
             write_private(path, b"")
             with path.open("wb") as kept:
                 shutil.copyfileobj(file.file, kept)
-            found = self.site.datasets.add(path)
+            added = self.site.datasets.add(path)
         except TacitError as error:
             shutil.rmtree(place, ignore_errors=True)
             return self.choose(request, {"file": str(error)}, 422)
         except BaseException:  # a full disk, say: what cannot be used is not kept
             shutil.rmtree(place, ignore_errors=True)
             raise
-        return go(f"/data/{found.id}")
+        return go(f"/data/{added.id}")
 
     def describe(self, request: Request) -> Response:
         """Show the form of a data set."""
@@ -132,13 +132,13 @@ class DataPages:
             refused = data.unreadable(self.site.roots.readable)
             if refused:
                 raise _no_draft(refused)
-            found = self._drafted_items(data) if data.kind in HISTORIES else self._drafted_columns(data)
+            filled = self._drafted_items(data) if data.kind in HISTORIES else self._drafted_columns(data)
         except TacitError as error:
             return self._form(request, data, {"draft": str(error)}, 422)
         # what was drafted must be answered for, whatever was answered before
         drafted = "how-items" if data.kind in HISTORIES else "how-"
         kept = {name: value for name, value in data.answers.items() if not name.startswith(drafted)}
-        self.site.datasets.save(replace(data, answers={**kept, **found, "drafted": "yes"}))
+        self.site.datasets.save(replace(data, answers={**kept, **filled, "drafted": "yes"}))
         return go(f"/data/{data.id}")
 
     def upload_items(self, request: Request, form: FormData) -> Response:
@@ -254,22 +254,22 @@ def _suggested(data: DataSet) -> dict[str, str]:
 
 def _labels(data: DataSet) -> dict[str, str]:
     """Return what the list of problems says before those whose words do not name their field."""
-    found = {"how-range": "Scale of the ratings", "how-items": "List of items"}
+    labels = {"how-range": "Scale of the ratings", "how-items": "List of items"}
     for place, name in enumerate(data.columns):
-        found |= {f"kind-{place}": name, f"how-{place}": name}
-    return found
+        labels |= {f"kind-{place}": name, f"how-{place}": name}
+    return labels
 
 
 def _for_all(data: DataSet, answers: dict[str, Any]) -> dict[str, str]:
     """Return the answers of the line "for all columns", for each column that has none of its own."""
-    found = {}
+    filled = {}
     for place in range(len(data.columns)):
         if not answers.get(f"kind-{place}") or answers.get(f"kind-{place}") == answers.get("kind-all"):
             for field in ("kind", "low", "high", "categories", "missing", "how"):
                 given = answers.get(f"{field}-all", "")
                 if given and not answers.get(f"{field}-{place}"):
-                    found[f"{field}-{place}"] = given
-    return found
+                    filled[f"{field}-{place}"] = given
+    return filled
 
 
 def _no_draft(fix: str) -> InvalidInputError:

@@ -111,7 +111,7 @@ class PartyPages:
     ) -> Response:
         """Show who takes part, what would leave, and what it would guarantee; nothing is sent."""
         path = self._job(request)
-        job, found = Job.read(path), self._reviewed(path)
+        job, reviewed = Job.read(path), self._reviewed(path)
         mine = [one for one in self._identities() if one.fingerprint in {party.fingerprint for party in job.parties}]
         return self.site.page(
             request,
@@ -119,8 +119,8 @@ class PartyPages:
             status,
             job=job,
             id=path.parent.name,
-            lines=found["text"][1:],
-            private=found["has_guarantee"],
+            lines=reviewed["text"][1:],
+            private=reviewed["has_guarantee"],
             mine=mine,
             data=self.site.datasets.all(),
             fields=fields,
@@ -208,5 +208,5 @@ class PartyPages:
                 told = values.get("error", {}).get("message", "the job cannot be read")
                 raise InvalidInputError("a job that can be reviewed", words(str(told)), "Ask for the file again.")
             write_private(kept, done.stdout)
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
+        reviewed: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        return reviewed

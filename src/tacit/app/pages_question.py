@@ -270,13 +270,13 @@ def _widths(text: str) -> list[int]:
 
 def _results(run: Run | None) -> dict[str, Any]:
     """Return what a simulation found, with the bars of a picture."""
-    found = run.printed() if run is not None and run.state == DONE else {}
-    if not found:
+    results = run.printed() if run is not None and run.state == DONE else {}
+    if not results:
         return {}
-    values = {f"epsilon {name}": error for name, error in found["errors"].items()} | found["references"]
+    values = {f"epsilon {name}": error for name, error in results["errors"].items()} | results["references"]
     most = max(values.values()) or 1.0
-    chosen = f"epsilon {found['epsilon']:g}"
+    chosen = f"epsilon {results['epsilon']:g}"
     return {
-        **found,
+        **results,
         "bars": [(name, error, round(100 * error / most, 1), name == chosen) for name, error in values.items()],
     }

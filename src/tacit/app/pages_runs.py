@@ -187,29 +187,31 @@ class RunPages:
     def _files(self, run: Run) -> list[dict[str, Any]]:
         if run.state != DONE:
             return []
-        found = []
+        listing = []
         for path in sorted(run.output.rglob("*")):
             if path.is_file():
                 name = str(Path(path).relative_to(run.output))
-                found.append({"path": name, "size": path.stat().st_size, "released": name == run.spec.get("released")})
-        return found
+                listing.append(
+                    {"path": name, "size": path.stat().st_size, "released": name == run.spec.get("released")}
+                )
+        return listing
 
 
 def _tables(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what was measured as tables with one line per measure, and one column per model if there are several."""
-    found = []
+    tables = []
     for name in ("scores", "measures", "held_out"):
         values = result.get(name)
         if not isinstance(values, dict) or not values:
             continue
         if all(isinstance(value, int | float) for value in values.values()):
             rows = [[_words(key), _cell(value)] for key, value in values.items()]
-            found.append({"columns": ["measure", "value"], "rows": rows})
+            tables.append({"columns": ["measure", "value"], "rows": rows})
         elif all(isinstance(value, dict) for value in values.values()):
             measures = dict.fromkeys(key for value in values.values() for key in value)
             rows = [[_words(key), *(_cell(value.get(key)) for value in values.values())] for key in measures]
-            found.append({"columns": ["measure", *values], "rows": rows})
-    return found
+            tables.append({"columns": ["measure", *values], "rows": rows})
+    return tables
 
 
 def _words(key: str) -> str:

@@ -162,8 +162,8 @@ class Question:
     def problems(self, values: Values, *, sizes: bool = False) -> dict[str, str]:
         """Return what is wrong with the settings, by field."""
         checked = self.settings + (self.sizes if sizes else ())
-        found = {one.name: one.problem(values.get(one.name, "").strip()) for one in checked}
-        return {name: problem for name, problem in found.items() if problem}
+        problems = {one.name: one.problem(values.get(one.name, "").strip()) for one in checked}
+        return {name: problem for name, problem in problems.items() if problem}
 
 
 def command_line(arguments: list[str], output: str) -> str:

@@ -123,14 +123,14 @@ def serve(
 
 def _listen(port: int) -> socket.socket:
     # with the protocol named, asyncio turns Nagle's algorithm off; without, each answer waits 40 ms for an acknowledgement
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((HOST, port))
+        listener.bind((HOST, port))
     except OSError:
-        found.close()
+        listener.close()
         raise InvalidInputError(
             "a free port", parameter(port), "Another program uses it: give another --port."
         ) from None
-    found.listen()  # a browser that comes before the server answers waits, and is not refused
-    return found
+    listener.listen()  # a browser that comes before the server answers waits, and is not refused
+    return listener

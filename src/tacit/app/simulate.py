@@ -44,14 +44,14 @@ def simulate(spec: dict[str, Any], say: Callable[[str], None] = lambda stage: No
     epsilon = float(spec["epsilon"])
     # the chosen epsilon replaces any other that is nearly the same
     epsilons = sorted({epsilon, *(other for other in EPSILONS if abs(math.log(other / epsilon)) > 0.2)})
-    found = {
+    results = {
         "recommender": _recommender,
         "synthetic": _table,
         "topics": _topics,
         "components": _components,
         "network": _network,
     }[spec["question"]](spec, epsilons, say)
-    return {"epsilon": epsilon, **found}
+    return {"epsilon": epsilon, **results}
 
 
 def _recommender(spec: dict[str, Any], epsilons: list[float], say: Callable[[str], None]) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _recommender(spec: dict[str, Any], epsilons: list[float], say: Callable[[str
     frame = polars.DataFrame({"user": made.users, "item": made.items, "rating": made.ratings})
     say("fitting at several epsilons")
     others = [other for other in epsilons if other != float(spec["epsilon"])]
-    found = compare_recommenders(
+    comparison = compare_recommenders(
         frame,
         min(spec["factors"], items),
         epsilon=float(spec["epsilon"]),
@@ -81,10 +81,10 @@ def _recommender(spec: dict[str, Any], epsilons: list[float], say: Callable[[str
     )
     return {
         "measure": "Error of a predicted rating (RMSE)",
-        "errors": {f"{one:g}": found.curves[one] for one in epsilons},
+        "errors": {f"{one:g}": comparison.curves[one] for one in epsilons},
         "references": {
-            "without privacy": found.measures["without privacy"]["rmse"],
-            "a user's own mean, which costs nothing": found.measures["a user's own mean"]["rmse"],
+            "without privacy": comparison.measures["without privacy"]["rmse"],
+            "a user's own mean, which costs nothing": comparison.measures["a user's own mean"]["rmse"],
         },
         "made": f"{users:,} users and {items:,} items with about {per_user} ratings of each user",
         "smaller": users < spec["users"] or items < spec["items"],
@@ -108,9 +108,11 @@ def _clicks(spec: dict[str, Any], epsilons: list[float], say: Callable[[str], No
     errors, references = {}, {}
     for epsilon in epsilons:
         say(f"fitting at epsilon {epsilon:g}")
-        found = compare_implicit(frame, epsilon=epsilon, delta=spec["delta"], catalogue=range(items), k=listed).measures
-        errors[f"{epsilon:g}"] = 1 - found["private"]["recall"]
-        references = {name: 1 - scores["recall"] for name, scores in found.items() if name != "private"}
+        measures = compare_implicit(
+            frame, epsilon=epsilon, delta=spec["delta"], catalogue=range(items), k=listed
+        ).measures
+        errors[f"{epsilon:g}"] = 1 - measures["private"]["recall"]
+        references = {name: 1 - scores["recall"] for name, scores in measures.items() if name != "private"}
     return {
         "measure": f"Fraction of what users chose that is not among the first {listed} items of their lists",
         "errors": errors,
@@ -174,8 +176,8 @@ def _histograms(frame: Any, columns: Any, shown: list[str], pairs: list[tuple[st
     return [one / max(one.sum(), 1) for one in (*single, *double)]
 
 
-def _distance(found: list[Any], truth: list[Any]) -> float:
-    return float(np.mean([np.abs(a - b).sum() / 2 for a, b in zip(found, truth, strict=True)]))
+def _distance(released: list[Any], truth: list[Any]) -> float:
+    return float(np.mean([np.abs(a - b).sum() / 2 for a, b in zip(released, truth, strict=True)]))
 
 
 def _topics(spec: dict[str, Any], epsilons: list[float], say: Callable[[str], None]) -> dict[str, Any]:
@@ -248,9 +250,9 @@ def _network(spec: dict[str, Any], epsilons: list[float], say: Callable[[str], N
     for epsilon in epsilons:
         say(f"training at epsilon {epsilon:g}")
         settings = {"hidden": tuple(spec["hidden"]), "epochs": spec["epochs"], "feature_range": (-4.0, 4.0)}
-        found = compare_networks(X, y, classes=range(classes), epsilon=epsilon, delta=spec["delta"], **settings)
-        errors[f"{epsilon:g}"] = 1 - found.measures["accuracy"]
-        references["without privacy"] = 1 - found.measures["accuracy without privacy"]
+        comparison = compare_networks(X, y, classes=range(classes), epsilon=epsilon, delta=spec["delta"], **settings)
+        errors[f"{epsilon:g}"] = 1 - comparison.measures["accuracy"]
+        references["without privacy"] = 1 - comparison.measures["accuracy without privacy"]
     return {
         "measure": "Fraction of wrong classes",
         "errors": errors,

@@ -84,10 +84,10 @@ class Site:
 
     def data(self, request: Request) -> DataSet:
         """Return the data set that the path names."""
-        found = self.datasets.get(request.path_params["data"])
-        if found is None:
+        data = self.datasets.get(request.path_params["data"])
+        if data is None:
             raise NoSuchPage
-        return found
+        return data
 
 
 class NoSuchPage(Exception):  # noqa: N818 - not an error of the program

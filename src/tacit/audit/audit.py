@@ -144,8 +144,8 @@ def audit(
     findings = []
     for name in wanted:
         progress(f"{name}: {STAGES[name]}")
-        found = effort.run(name)
-        findings += [] if found is None else [found]
+        finding = effort.run(name)
+        findings += [] if finding is None else [finding]
     caught: tuple[Caught, ...] = ()
     if bugs and small.plan is not None:
         progress("planting bugs")
@@ -223,8 +223,8 @@ def _caught(subject: Subject, bug: Bug, pair: Pair, level: float) -> Caught:
     )
     by: list[str] = []
     for attack in attacks:
-        found = attack()
-        if found.violation:
-            by.append(found.method)
+        finding = attack()
+        if finding.violation:
+            by.append(finding.method)
             break
     return Caught(bug.kind, bug.name, tuple(by))

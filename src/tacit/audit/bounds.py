@@ -39,14 +39,14 @@ SEARCH_STEPS = 50
 
 def lower_fraction(hits: ArrayLike, count: int, level: float) -> Floats:
     """Return the Clopper-Pearson lower bound of a probability; it is wrong with probability at most `level`."""
-    found = np.asarray(hits, dtype=np.float64)
-    return np.where(found > 0, stats.beta.ppf(level, np.maximum(found, 1), count - found + 1), 0.0)
+    counted = np.asarray(hits, dtype=np.float64)
+    return np.where(counted > 0, stats.beta.ppf(level, np.maximum(counted, 1), count - counted + 1), 0.0)
 
 
 def upper_fraction(hits: ArrayLike, count: int, level: float) -> Floats:
     """Return the Clopper-Pearson upper bound of a probability; it is wrong with probability at most `level`."""
-    found = np.asarray(hits, dtype=np.float64)
-    return np.where(found < count, stats.beta.ppf(1 - level, found + 1, np.maximum(count - found, 1)), 1.0)
+    counted = np.asarray(hits, dtype=np.float64)
+    return np.where(counted < count, stats.beta.ppf(1 - level, counted + 1, np.maximum(count - counted, 1)), 1.0)
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class Rates:
         :math:`1 - FPR \le e^\varepsilon (1 - TPR) + \delta` for every test. Both follow from a lower bound of TPR and an upper
         bound of FPR, each at half the level.
         """
-        found, false = self._bounds(level)
+        hit_rate, false = self._bounds(level)
         with np.errstate(divide="ignore", invalid="ignore"):
             sides = [
                 np.log(np.maximum(over, 0.0) / under)
-                for over, under in ((found - delta, false), (1 - false - delta, 1 - found))
+                for over, under in ((hit_rate - delta, false), (1 - false - delta, 1 - hit_rate))
             ]
         bounds: Floats = np.maximum(np.nan_to_num(np.maximum(*sides), nan=0.0, posinf=MOST_EPSILON), 0.0)
         return bounds
@@ -83,9 +83,9 @@ class Rates:
 
     def mus(self, level: float) -> Floats:
         r"""Return the largest mu that the two rates disprove: :math:`\Phi^{-1}(TPR) - \Phi^{-1}(FPR)` (Dong et al. 2022)."""
-        found, false = self._bounds(level)
+        hit_rate, false = self._bounds(level)
         with np.errstate(invalid="ignore"):
-            return np.clip(np.nan_to_num(ndtri(found) - ndtri(false), nan=0.0), 0.0, MOST_MU)
+            return np.clip(np.nan_to_num(ndtri(hit_rate) - ndtri(false), nan=0.0), 0.0, MOST_MU)
 
     def mu(self, level: float) -> float:
         """Return the bound of a single threshold."""

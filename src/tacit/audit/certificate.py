@@ -56,14 +56,14 @@ class Certificate:
         """Read a certificate; raise if a field was changed since it was written."""
         values = json.loads(Path(path).read_text(encoding="utf-8"))
         digest = values.pop("digest", None)
-        found = Certificate(values)
-        if digest != found.digest:
+        certificate = Certificate(values)
+        if digest != certificate.digest:
             raise InvalidInputError(
                 "a certificate whose digest is that of its fields",
                 words("another"),
                 "The file was changed or cut off: ask for the original.",
             )
-        return found
+        return certificate
 
 
 def finite(value: float) -> float | str:

@@ -83,9 +83,9 @@ def one_run(
     key = f"{ONE_RUN}: {len(units)}: {subject.fingerprint}: {subject.data.digest()}: {random_state}"
     numbers, present = shadow_fits(subject, units, fits=2, seconds=math.inf, random=random, journal=journal, key=key)
     step()
-    found = guessed(numbers, present, per_target=False)
+    guesses = guessed(numbers, present, per_target=False)
     delta = subject.claimed[1]
-    lower, steinke, by_mu = found.bounds(delta=delta, level=level, gaussian=subject.is_full_batch)
+    lower, steinke, by_mu = guesses.bounds(delta=delta, level=level, gaussian=subject.is_full_batch)
     return Finding(
         ONE_RUN,
         f"{len(units)} canaries in one fit, seen through the released model",
@@ -95,9 +95,9 @@ def one_run(
         remark="The attacker sees the released model only. The canaries are not typical of the data.",
         figures={
             "canaries": len(units),
-            "area under the ROC curve": found.area,
+            "area under the ROC curve": guesses.area,
             "epsilon (Steinke et al.)": steinke,
             "epsilon (Mahloujifar et al.)": by_mu,
         },
-        curve=roc(found.scores[found.present], found.scores[~found.present]),
+        curve=roc(guesses.scores[guesses.present], guesses.scores[~guesses.present]),
     )

@@ -92,10 +92,10 @@ def uneven_split(place: int, factor: float = 0.5) -> Plant:
         scaled, step = channel.scaled, channel.plan.steps[place]
 
         def narrow(ask: Sum, totals: Any) -> dict[str, Measured]:
-            found = scaled(ask, totals)
+            measured = scaled(ask, totals)
             if ask.step.weight != step.weight:
-                return found
-            return {name: replace(array, sigma=array.sigma * factor) for name, array in found.items()}
+                return measured
+            return {name: replace(array, sigma=array.sigma * factor) for name, array in measured.items()}
 
         setattr(channel, "scaled", narrow)  # noqa: B010
 
@@ -132,23 +132,23 @@ def mutants(plan: Plan) -> list[Bug]:
     Noise from 0.5 to 0.8 of its width, bounds that are stated 1.25 to 4 times too small, budgets that are taken 1.25 to 2 times
     too large, each step of the plan with too little noise, and, if the plan samples, samples that are too large.
     """
-    found = [
+    bugs = [
         Bug("noise", f"noise of {factor:g} of the width", narrower_noise(factor)) for factor in (0.5, 0.6, 0.7, 0.8)
     ]
-    found += [
+    bugs += [
         Bug("clipping", f"a bound that is stated {factor:g} times too small", unclipped(factor))
         for factor in (1.25, 1.5, 2.0, 4.0)
     ]
-    found += [
+    bugs += [
         Bug("accounting", f"noise calibrated with {factor:g} of the multiplier", wrong_accounting(factor))
         for factor in (0.5, 0.6, 0.7, 0.8)
     ]
-    found += [
+    bugs += [
         Bug("split", f"step {place + 1} has {factor:g} of its noise", uneven_split(place, factor))
         for place in range(min(len(plan.steps), 3))
         for factor in (0.5, 0.7)
     ]
     if _samples(plan):
-        found += [Bug("sampling", f"samples larger by {more:g}", larger_samples(more), _samples) for more in (0.5, 1.0)]
-        found.append(Bug("sampling", "everyone is in the sample", everyone_sampled, _samples))
-    return found
+        bugs += [Bug("sampling", f"samples larger by {more:g}", larger_samples(more), _samples) for more in (0.5, 1.0)]
+        bugs.append(Bug("sampling", "everyone is in the sample", everyone_sampled, _samples))
+    return bugs

@@ -123,20 +123,20 @@ def many_runs(
     )
     scores, truth = learned_scores(numbers, present)
     delta = subject.claimed[1]
-    found = halved_test(scores[truth], scores[~truth], delta=delta, level=level)
+    tested = halved_test(scores[truth], scores[~truth], delta=delta, level=level)
     claim = subject.claimed[0]
     asked = getattr(subject.estimator, "epsilon", math.inf)
-    over = f"epsilon of at least {found.epsilon:.4g}" if found.epsilon > claim else ""
-    if math.isinf(claim) and isinstance(asked, int | float) and found.epsilon > asked:
-        over = f"epsilon of at least {found.epsilon:.4g}, where the published algorithm states {asked:g}"
+    over = f"epsilon of at least {tested.epsilon:.4g}" if tested.epsilon > claim else ""
+    if math.isinf(claim) and isinstance(asked, int | float) and tested.epsilon > asked:
+        over = f"epsilon of at least {tested.epsilon:.4g}, where the published algorithm states {asked:g}"
     return Finding(
         MANY_RUNS,
         pair.name,
-        found.epsilon,
+        tested.epsilon,
         1 - level,
         violation=over,
         remark="The attacker knows all units but one, and sees the released model only.",
-        figures={"runs": len(numbers), "area under the ROC curve": found.area, "mu by rates": found.mu},
+        figures={"runs": len(numbers), "area under the ROC curve": tested.area, "mu by rates": tested.mu},
         curve=roc(scores[truth], scores[~truth]),
     )
 

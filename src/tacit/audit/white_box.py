@@ -84,17 +84,17 @@ def losses(
         Called after every run.
     """
     key = f"{WHITE_BOX}: {pair.name}: {subject.fingerprint}: {subject.data.digest()}"
-    found = [Loss(**values) for values in ([] if journal is None else journal.read(key))][:runs]
+    measured = [Loss(**values) for values in ([] if journal is None else journal.read(key))][:runs]
     begun = time.monotonic()
-    while len(found) < runs:
-        if len(found) >= 40 and time.monotonic() - begun > seconds:
+    while len(measured) < runs:
+        if len(measured) >= 40 and time.monotonic() - begun > seconds:
             break
-        loss = measured_loss(subject.fitted, pair.present, pair.absent, unit_present=len(found) % 2 == 0)
-        found.append(loss)
+        loss = measured_loss(subject.fitted, pair.present, pair.absent, unit_present=len(measured) % 2 == 0)
+        measured.append(loss)
         if journal is not None:
             journal.add(key, asdict(loss))
         step()
-    return found
+    return measured
 
 
 def white_box(
@@ -220,10 +220,10 @@ def recomputed(plan: Plan, seen: Sequence[Loss]) -> float:
 def _by_rates(subject: Subject, present: np.ndarray, absent: np.ndarray, level: float) -> str:
     """Compare the rates with the epsilon that the plan states at larger deltas; each has its part of the level."""
     for delta in DELTAS:
-        found: Tested = halved_test(present, absent, delta=delta, level=level / len(DELTAS))
+        tested: Tested = halved_test(present, absent, delta=delta, level=level / len(DELTAS))
         claim = subject.claimed_at(delta)
-        if found.epsilon > claim:
-            return f"epsilon of at least {found.epsilon:.4g} at delta {delta:g}, where the plan states {claim:.4g}"
+        if tested.epsilon > claim:
+            return f"epsilon of at least {tested.epsilon:.4g} at delta {delta:g}, where the plan states {claim:.4g}"
     return ""
 
 

@@ -59,8 +59,8 @@ def transform(
         chosen=chosen_columns(columns, drop, missing, text_column, private=False),
     )
     weights = fitted.transform(rows.X)
-    found = {f"component_{place + 1}": weights[:, place] for place in range(weights.shape[1])}
-    _write(found, output, as_json=as_json)
+    output_columns = {f"component_{place + 1}": weights[:, place] for place in range(weights.shape[1])}
+    _write(output_columns, output, as_json=as_json)
 
 
 def predict(
@@ -83,11 +83,11 @@ def predict(
     fitted = loaded(model, "predict", "tacit recommend for a recommender, tacit transform for components")
     chosen = chosen_columns(columns, drop, missing, private=False)
     rows = numbers_of(read_table(data), data, **chosen.numbers).X
-    found: dict[str, Any] = {"prediction": fitted.predict(rows)}
+    output_columns: dict[str, Any] = {"prediction": fitted.predict(rows)}
     if hasattr(fitted, "predict_proba"):
         probabilities = fitted.predict_proba(rows)
-        found |= {f"probability_{name}": probabilities[:, place] for place, name in enumerate(fitted.classes_)}
-    _write(found, output, as_json=as_json)
+        output_columns |= {f"probability_{name}": probabilities[:, place] for place, name in enumerate(fitted.classes_)}
+    _write(output_columns, output, as_json=as_json)
 
 
 def keep_terms(folder: Path, terms: Sequence[str] | None) -> None:

@@ -50,12 +50,12 @@ def _parsed(group: str, name: str, arguments: list[str]) -> Options:
 
     if group == "fit":
         commands: Any = typer.main.get_command(fit)
-        found = commands.commands[name]
+        command = commands.commands[name]
     else:
         single = typer.Typer()
         single.command()(perturb)
-        found = typer.main.get_command(single)
-    context = found.make_context(name, list(arguments))
+        command = typer.main.get_command(single)
+    context = command.make_context(name, list(arguments))
     options = dict(context.params)
     if "epsilon" in options and options["epsilon"] is None:
         raise InvalidInputError(

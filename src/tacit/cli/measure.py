@@ -207,24 +207,24 @@ def _rows_of_their_own(
     from tacit.report import ResultFolder, measure_synthetic_rows
 
     with ResultFolder(output, overwrite=overwrite, model=False, data=original):
-        found = measure_synthetic_rows(
+        measured = measure_synthetic_rows(
             read_table(original),
             read_table(released),
             label=label,
             outsiders=None if outsiders is None else read_table(outsiders),
             random_state=seed,
         )
-        found.write(output)
+        measured.write(output)
     if as_json:
-        print_json(found.summary)
+        print_json(measured.summary)
         return
-    rows = [[name, f"{value:.3f}"] for name, value in found.measures.columns.items()]
+    rows = [[name, f"{value:.3f}"] for name, value in measured.measures.columns.items()]
     print_table(
-        "Total variation", ["column", "value"], [*rows, ["mean of all pairs", f"{found.measures.mean_pair:.3f}"]]
+        "Total variation", ["column", "value"], [*rows, ["mean of all pairs", f"{measured.measures.mean_pair:.3f}"]]
     )
-    scores = [[name, f"{real:.3f}", f"{drawn:.3f}"] for name, (real, drawn) in found.measures.classifiers.items()]
+    scores = [[name, f"{real:.3f}", f"{drawn:.3f}"] for name, (real, drawn) in measured.measures.classifiers.items()]
     if scores:
         print_table("AUC on real rows", ["classifier", "trained on real rows", "on synthetic rows"], scores)
-    if found.measures.attack is not None:
-        typer.echo(str(found.measures.attack))
+    if measured.measures.attack is not None:
+        typer.echo(str(measured.measures.attack))
     typer.echo(f"Report: {output / 'report.html'}")

@@ -27,12 +27,12 @@ charged: ContextVar[tuple[Ledger, str] | None] = ContextVar("charged", default=N
 
 def show_what_is_left() -> None:
     """Print what the account that was charged has left, if there is one."""
-    found = charged.get()
-    if found is None:
+    account = charged.get()
+    if account is None:
         return
     from tacit.privacy.rounding import exact, rounded_down
 
-    book, name = found
+    book, name = account
     shown = "the account of these data" if name.startswith("sha256:") else name  # the content's fingerprint
     typer.echo(
         f"Charged to {shown} in {book.path}. The largest epsilon that still fits is "

@@ -48,11 +48,11 @@ def review(
             "--as with --data", words("--data alone"), "Say which of the job's parties has this data."
         )
     records = None if data is None or party is None else read_records(data, agreed, party)
-    found = review_of(agreed, party=party, data=records)
+    reviewed = review_of(agreed, party=party, data=records)
     if as_json:
-        print_json(found.values)
+        print_json(reviewed.values)
     else:
-        typer.echo(str(found))
+        typer.echo(str(reviewed))
 
 
 def confirm(review: Callable[[], Review], *, yes: bool, quiet: bool) -> None:

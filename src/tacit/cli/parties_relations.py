@@ -34,16 +34,16 @@ def outline(
     from tacit.cli.read_coupled import check_given, read_description
     from tacit.parties.relations import outlines_of
 
-    found = read_description(spec)
+    description = read_description(spec)
     if private:
-        check_given(found, private, spec)
+        check_given(description, private, spec)
     for factor in shared:
-        if not any(factor in relation.factors for relation in found.relations):
+        if not any(factor in relation.factors for relation in description.relations):
             raise InvalidInputError(
                 "--shared to name a factor of these relations", parameter(factor), "Check the spelling."
             )
-    names = {factor: found.names[factor] for factor in shared if factor in found.names}
-    for line in outlines_of(found.relations, party, names=names, private=private or None):
+    names = {factor: description.names[factor] for factor in shared if factor in description.names}
+    for line in outlines_of(description.relations, party, names=names, private=private or None):
         typer.echo(line)
 
 
@@ -57,13 +57,13 @@ def outlines_of_files(
     from tacit.cli.read_coupled import check_given, read_description
     from tacit.parties.relations import outlines_of
 
-    found = [read_description(file) for file in files]
+    descriptions = [read_description(file) for file in files]
     if private is not None:
-        for one, file in zip(found, files, strict=True):
+        for one, file in zip(descriptions, files, strict=True):
             check_given(one, private, file)
-    uses = [{name for relation in one.relations for name in relation.factors} for one in found]
+    uses = [{name for relation in one.relations for name in relation.factors} for one in descriptions]
     lines = []
-    for one, party in zip(found, parties, strict=True):
+    for one, party in zip(descriptions, parties, strict=True):
         names = {
             factor: listed
             for factor, listed in one.names.items()
@@ -79,18 +79,18 @@ def read_site(path: Path, job: Any, party: str) -> PartyData:
     from tacit.parties.models import PartyData
     from tacit.parties.relations import protected_by, site_of
 
-    found = read_description(path)
+    description = read_description(path)
     private = protected_by(job.features)
     if private is not None:
-        check_given(found, private, path)
-    for name, value in {"ranks": found.ranks, **found.model}.items():
+        check_given(description, private, path)
+    for name, value in {"ranks": description.ranks, **description.model}.items():
         if not _agrees(job.settings.get(name), value):
             raise InvalidInputError(
                 f"{name} = {job.settings.get(name)!r} from {party}, as the job says",
                 parameter(value),
                 f"The job's settings count: change or drop {name} in {path.name}.",
             )
-    return PartyData(site_of(job.features, party, found.relations, found.names))
+    return PartyData(site_of(job.features, party, description.relations, description.names))
 
 
 def _agrees(stated: Any, given: Any) -> bool:

@@ -12,16 +12,16 @@ def settings_of(texts: list[str]) -> dict[str, Any]:
     """Read ``name=value`` settings; values are TOML, or text where they are not."""
     import tomllib
 
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidInputError("a setting as name=value", parameter(text), "For instance --set n_components=14.")
         try:
-            found[name] = tomllib.loads(f"value = {value}")["value"]
+            settings[name] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings
 
 
 def feature_names(path: Path, model: str) -> list[str]:

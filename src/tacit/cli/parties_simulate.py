@@ -123,11 +123,11 @@ def _features(files: list[Path], names: list[str], model: str, settings: dict[st
 
 def _check_unused(output: Path, names: list[str]) -> None:
     """Refuse a folder of an earlier simulation before anything in it is overwritten."""
-    found = [name for name in ("job.toml", *names) if (output / name).exists()]
-    if found:
+    existing = [name for name in ("job.toml", *names) if (output / name).exists()]
+    if existing:
         raise InvalidInputError(
             "an output folder without an earlier simulation",
-            words(f"one that holds {found[0]}"),
+            words(f"one that holds {existing[0]}"),
             "Nothing was written. Give another folder with --output, or delete the old one.",
         )
 

@@ -246,20 +246,20 @@ def _section(table: dict[str, Any], name: str) -> dict[str, Any]:
     return dict(section)
 
 
-def check_given(found: Description, private: str, path: Path) -> None:
+def check_given(description: Description, private: str, path: Path) -> None:
     """Refuse a description whose private relations have entities that are listed nowhere but in the data."""
-    if not any(private in relation.factors for relation in found.relations):
+    if not any(private in relation.factors for relation in description.relations):
         raise InvalidInputError(
             f"a relation with the protected entities in {path.name}",
             words(f"none with {private!r}"),
             "Name the factor of the protected entities with --private.",
         )
-    for relation in found.relations:
+    for relation in description.relations:
         for place, factor in enumerate(relation.factors):
-            if private in relation.factors and relation.spec.data_letters(place) and factor not in found.given:
+            if private in relation.factors and relation.spec.data_letters(place) and factor not in description.given:
                 # names that the file has are ids; without names the entities are listed by index
                 add = f'[names] {factor} = "file.txt" with one entity per line'
-                add = add if factor in found.names else f"[sizes] {factor} = n, the number of entities, or {add}"
+                add = add if factor in description.names else f"[sizes] {factor} = n, the number of entities, or {add}"
                 raise InvalidInputError(
                     f"the entities of {factor!r} in {path.name} as a public list",
                     words("no list, so that they would be read off the private data"),

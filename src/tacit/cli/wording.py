@@ -76,12 +76,14 @@ def options_of(command: Any, arguments: list[str]) -> dict[str, str]:
             command = inner[word]
         elif "table" in inner and not word.startswith("-"):  # `tacit measure`, whose first argument may be a file
             command = inner["table"]
-    found = {}
+    options = {}
     for parameter in command.params:
         longest = max(parameter.opts, key=len)
         if longest.startswith("--"):
-            found[parameter.name] = longest
-    return found | {name: found[other] for name, other in ALSO_CALLED.items() if other in found and name not in found}
+            options[parameter.name] = longest
+    return options | {
+        name: options[other] for name, other in ALSO_CALLED.items() if other in options and name not in options
+    }
 
 
 def in_options(text: str, options: Mapping[str, str] | None = None) -> str:

@@ -116,15 +116,15 @@ class _Lists:
         import polars as pl
 
         (frame,) = self._read(path).arguments
-        found: dict[str, list[Any]] = {"user": [], "rank": [], "item": [], "score": []}
+        columns: dict[str, list[Any]] = {"user": [], "rank": [], "item": [], "score": []}
         for (user,), own in frame.group_by("user", maintain_order=True):
             values = () if "rating" not in own.columns else (own["rating"].to_numpy(),)
             for rank, (item, score) in enumerate(
                 model.recommend_for(own["item"].to_list(), *values, n=self._n), start=1
             ):
-                for name, value in zip(found, (user, rank, item, score), strict=True):
-                    found[name].append(value)
-        return pl.DataFrame(found)
+                for name, value in zip(columns, (user, rank, item, score), strict=True):
+                    columns[name].append(value)
+        return pl.DataFrame(columns)
 
 
 def _apply_on(

@@ -304,18 +304,18 @@ class _ClusterRun:
         while True:
             try:
                 if self._all_released():  # what is left is post-processing, the same in every partition
-                    found = self._everyone(self._advance, place, least=True)
-                    if found.header is not None and found.header.kind == "end":
-                        return found
-                found = self._everyone(self._advance, place)
-                if found.largest:
-                    exact = self._everyone(self._encode, place, self._grids(found))
-                    found = replace(found, integers=exact.integers)
+                    summed = self._everyone(self._advance, place, least=True)
+                    if summed.header is not None and summed.header.kind == "end":
+                        return summed
+                summed = self._everyone(self._advance, place)
+                if summed.largest:
+                    exact = self._everyone(self._encode, place, self._grids(summed))
+                    summed = replace(summed, integers=exact.integers)
             except _WorkerLostError:
                 continue
             except OSError as error:  # the scheduler does not answer
                 raise _scheduler_lost() from error
-            return found
+            return summed
 
     def _all_released(self) -> bool:
         """Whether a private fit has all totals that were planned."""

@@ -55,15 +55,15 @@ class Journal:
         if not state.exists():
             self._write(state, {"purpose": purpose})
             return
-        found = json.loads(state.read_text(encoding="utf-8"))
-        if found["purpose"] != purpose:
+        kept = json.loads(state.read_text(encoding="utf-8"))
+        if kept["purpose"] != purpose:
             raise InvalidInputError(
                 "the checkpoint of a run with the same estimator, settings, threads and partitions",
                 words("that of another one"),
                 "Use another folder for each run, or delete this one, whose answers stay charged.",
             )
-        self.identity, self.secret = found["identity"], bytes.fromhex(found["secret"])
-        self.charged = found["charged"]
+        self.identity, self.secret = kept["identity"], bytes.fromhex(kept["secret"])
+        self.charged = kept["charged"]
 
     def answer(self, number: int) -> Any:
         """Return an answer that was kept, or None."""

@@ -305,8 +305,8 @@ class RatingReader:
         self._check_columns(read_columns(path), Path(path).name)
         return read_frame(path, columns=self.columns[:1])[self.columns[0]]
 
-    def _check_columns(self, found: Any, where: str) -> None:
-        missing = [name for name in self.columns if name not in found]
+    def _check_columns(self, names: Any, where: str) -> None:
+        missing = [name for name in self.columns if name not in names]
         if missing:
             raise InvalidInputError(
                 f"the columns {', '.join(self.columns)} in {where}",
@@ -347,8 +347,8 @@ def check_units_apart(client: Any, sources: Sequence[Any], read: RatingReader) -
     users stay on the workers.
     """
     hashes = [client.submit(users_by_range, read, source, pure=False) for source in sources]
-    found = [client.submit(_any_twice, part, *hashes, pure=False) for part in range(HASH_RANGES)]
-    if any(client.gather(found)):
+    repeated = [client.submit(_any_twice, part, *hashes, pure=False) for part in range(HASH_RANGES)]
+    if any(client.gather(repeated)):
         raise InvalidInputError(
             "all ratings of a user in one partition",
             words("a user in two"),

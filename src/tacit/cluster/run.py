@@ -170,7 +170,7 @@ def check_workers(client: Any) -> None:
     if isinstance(client, Here):
         return
 
-    def found() -> str:
+    def installed_version() -> str:
         from importlib.metadata import PackageNotFoundError, version
 
         try:
@@ -182,7 +182,7 @@ def check_workers(client: Any) -> None:
 
     def ask() -> None:
         with suppress(OSError):  # a worker that went away
-            versions.update(client.run(found, on_error="ignore").values())
+            versions.update(client.run(installed_version, on_error="ignore").values())
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()

@@ -201,10 +201,10 @@ class PartitionFit:
         """
         while True:
             if self._waiting is None:
-                found = self._posted.get()
-                if isinstance(found, BaseException):
-                    raise found
-                self._waiting = found
+                posted = self._posted.get()
+                if isinstance(posted, BaseException):
+                    raise posted
+                self._waiting = posted
             asked, contribution, arrays = self._waiting
             if asked == place or contribution.header is None:
                 return contribution, arrays
@@ -351,15 +351,15 @@ class _Run:
         if number in self.waiting and self.waiting[number][0] == place:
             return self.waiting[number][1:]
         fit = self.fits.get(number) or PartitionFit(self.spec, number, source)
-        found = fit.at(place, self.answers)
+        contributed = fit.at(place, self.answers)
         resident = self.spec.resident
         if number in self.fits or resident is None or len(self.fits) < resident - 1:
             self.fits[number] = fit
         else:
             fit.abandon()
-            if found[1]:  # will be asked for again, on a grid; integers are not
-                self.waiting[number] = (place, *found)
-        return found
+            if contributed[1]:  # will be asked for again, on a grid; integers are not
+                self.waiting[number] = (place, *contributed)
+        return contributed
 
 
 _RUNS: dict[str, _Run] = {}

@@ -72,7 +72,7 @@ def _words(values: Sequence[Any]) -> dict[str, NDArray[np.bool_]]:
     listed = [
         set(filter(None, SEPARATORS.split(str(value).strip()))) if value is not None else set() for value in values
     ]
-    return {word: np.array([word in found for found in listed]) for word in sorted(set().union(*listed))}
+    return {word: np.array([word in own_words for own_words in listed]) for word in sorted(set().union(*listed))}
 
 
 def _groups(numbers: NDArray[np.float64]) -> dict[str, NDArray[np.bool_]]:

@@ -145,19 +145,19 @@ class Quantity(ColumnSpec):
         inside = np.clip(read, *self.bounds)
         if self.step is not None:  # half a step above: sums of steps are not exact
             inside = inside + self.step / 2
-        found = np.searchsorted(self._edges, inside, side="right") - 1
-        return np.where(np.isnan(read), len(self._edges) - 1, np.minimum(found, len(self._edges) - 2)).astype(np.intp)
+        cells = np.searchsorted(self._edges, inside, side="right") - 1
+        return np.where(np.isnan(read), len(self._edges) - 1, np.minimum(cells, len(self._edges) - 2)).astype(np.intp)
 
     def positions(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return numbers in these cells, NaN for the cell of missing values."""
         edges, known = self._edges, np.minimum(cells, len(self._edges) - 2)
         first, last = edges[known], edges[known + 1]
         if self.step is None:  # a value that has a cell of its own stays what it is
-            found = np.where(last > np.nextafter(first, np.inf), first + within * (last - first), first)
+            positions = np.where(last > np.nextafter(first, np.inf), first + within * (last - first), first)
         else:
             steps = np.maximum(np.round((last - first) / self.step), 1)
-            found = first + np.minimum(np.floor(within * steps), steps - 1) * self.step
-        return np.where(cells > known, np.nan, np.clip(found, *self.bounds))
+            positions = first + np.minimum(np.floor(within * steps), steps - 1) * self.step
+        return np.where(cells > known, np.nan, np.clip(positions, *self.bounds))
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,8 @@ class NumberColumn(Quantity):
 
     def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[Any]:
         """Return floats."""
-        found = self.positions(cells, within)
-        return found if self.decimals is None else np.round(found, self.decimals)
+        positions = self.positions(cells, within)
+        return positions if self.decimals is None else np.round(positions, self.decimals)
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,8 @@ class IntegerColumn(Quantity):
 
     def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[Any]:
         """Return integers; floats, with NaN for missing values, if there may be any."""
-        found = self.positions(cells, within)
-        return found if self.missing else found.astype(np.int64)
+        positions = self.positions(cells, within)
+        return positions if self.missing else positions.astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -318,9 +318,9 @@ class DateColumn(Quantity):
 
     def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[Any]:
         """Return dates."""
-        found = self.positions(cells, within)
-        days = np.where(np.isnan(found), 0, found).astype(np.int64).astype("datetime64[D]")
-        return np.where(np.isnan(found), np.datetime64("NaT", "D"), days)
+        positions = self.positions(cells, within)
+        days = np.where(np.isnan(positions), 0, positions).astype(np.int64).astype("datetime64[D]")
+        return np.where(np.isnan(positions), np.datetime64("NaT", "D"), days)
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,7 @@ def numbers_of(
 
 def _unusable(file: Path, identifying: list[str], text: list[str], gaps: list[str]) -> InvalidInputError:
     """Return one error for everything that keeps a table from being read, so that one more attempt is enough."""
-    found = {"names of identifiers": identifying, "other kinds": text, "empty cells": gaps}
+    problems = {"names of identifiers": identifying, "other kinds": text, "empty cells": gaps}
     fixes = []
     if identifying or text:
         fixes.append(f"Leave columns out with drop={','.join((*identifying, *text)[:MOST_SUGGESTED])}.")
@@ -233,7 +233,7 @@ def _unusable(file: Path, identifying: list[str], text: list[str], gaps: list[st
         fixes.append("A column that is no identifier can be used: name all columns in columns=.")
     return InvalidInputError(
         f"the columns of {file} to be numbers",
-        words("; ".join(f"{what} in {listed(names)}" for what, names in found.items() if names)),
+        words("; ".join(f"{what} in {listed(names)}" for what, names in problems.items() if names)),
         " ".join(fixes),
     )
 

@@ -136,8 +136,8 @@ def read_text_lines(path: str | Path) -> tuple[str, ...]:
     with reading(file, "JSON in UTF-8, one document per line"), file.open(encoding="utf-8-sig") as lines:
         for line in lines:
             if line.strip():
-                found = json.loads(line)
-                text = found.get("text") if isinstance(found, dict) else found
+                parsed = json.loads(line)
+                text = parsed.get("text") if isinstance(parsed, dict) else parsed
                 if isinstance(text, str):
                     texts.append(text)
                 else:
@@ -246,8 +246,8 @@ def stemmed(text: str) -> str:
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    def cut(found: re.Match[str]) -> str:
-        return found[0] if found[0] in ENGLISH_STOP_WORDS else light_stem(found[0])
+    def cut(word: re.Match[str]) -> str:
+        return word[0] if word[0] in ENGLISH_STOP_WORDS else light_stem(word[0])
 
     return WORD.sub(cut, text.lower())
 

@@ -34,14 +34,14 @@ def entropy_loss(original: Any, released: Any) -> float:
     0.9
     """
     pair = table_pair(original, released)
-    found = []
+    losses = []
     for before, after in zip(pair.original.T, pair.released.T, strict=True):
         codes = [np.searchsorted(_inner_quantiles(values), values, side="right") for values in (before, after)]
         joint = np.zeros((ENTROPY_PARTS, ENTROPY_PARTS))
         np.add.at(joint, tuple(codes), 1.0)
         entropies = [_entropy(joint.sum(axis=1)), _entropy(joint.sum(axis=0)), _entropy(joint.ravel())]
-        found.append(1 - 2.0 ** -max(entropies[0] + entropies[1] - entropies[2], 0.0))
-    return float(np.mean(found))
+        losses.append(1 - 2.0 ** -max(entropies[0] + entropies[1] - entropies[2], 0.0))
+    return float(np.mean(losses))
 
 
 ENTROPY_PARTS = 10

@@ -166,8 +166,8 @@ def _codes(name: str, before: Any, after: Any) -> tuple[NDArray[np.intp], NDArra
 
 def _joint(coded: dict[str, Any], one: str, other: str, place: int) -> NDArray[np.intp]:
     width = int(max(part.max() for part in coded[other])) + 1
-    found: NDArray[np.intp] = coded[one][place] * width + coded[other][place]
-    return found
+    codes: NDArray[np.intp] = coded[one][place] * width + coded[other][place]
+    return codes
 
 
 def _distance(first: NDArray[np.intp], second: NDArray[np.intp]) -> float:
@@ -178,16 +178,16 @@ def _distance(first: NDArray[np.intp], second: NDArray[np.intp]) -> float:
 
 def _numbers(table: Any, reference: Any, features: Sequence[str]) -> NDArray[np.float64]:
     """Return columns as numbers: missing ones as the reference's median, categories of the reference as flags."""
-    found = []
+    blocks = []
     for name in features:
         if _is_number(reference[name]):
             values, known = _floats(table[name]), _floats(reference[name])
-            found.append(np.where(np.isnan(values), np.nanmedian(known) if not np.isnan(known).all() else 0.0, values))
+            blocks.append(np.where(np.isnan(values), np.nanmedian(known) if not np.isnan(known).all() else 0.0, values))
         else:
             cells = np.array([str(cell) for cell in table[name].to_list()])
             categories = sorted({str(cell) for cell in reference[name].to_list()})
-            found += [(cells == category).astype(np.float64) for category in categories]
-    return np.column_stack(found)
+            blocks += [(cells == category).astype(np.float64) for category in categories]
+    return np.column_stack(blocks)
 
 
 def _classifiers(

@@ -146,12 +146,12 @@ class Chain:
             block = self._block(rows[place], targets[place], loss)
             losses.append(block.losses)
             joined.largest[place] = block.largest
-            for kept, found in (
+            for kept, of_block in (
                 (joined.inputs, block.inputs),
                 (joined.slopes, block.slopes),
                 (joined.squares, block.squares),
             ):
-                for name, numbers in found.items():
+                for name, numbers in of_block.items():
                     if kept[name] is not rows:
                         kept[name][place] = numbers
         return replace(joined, losses=torch.cat(losses))

@@ -334,8 +334,8 @@ class Learner:
         for end in [*ends[BUCKETS_AT_ONCE - 1 :: BUCKETS_AT_ONCE], len(rows)]:
             some, start = order[start:end], end
             if len(some):
-                found = self._add_outer_products(totals, rows[some], targets[some], clip, buckets[some])
-                losses[some] = found
+                bucket_losses = self._add_outer_products(totals, rows[some], targets[some], clip, buckets[some])
+                losses[some] = bucket_losses
         return losses
 
     def _add_outer_products(

@@ -284,19 +284,19 @@ def _catch_up(link: Link, journal: Journal, theirs: Mapping[int, Mapping[str, An
     missing = [journal.round(number) for number in range(mine, most)]
     room = sum(ROUND_HEADER + begun.size for begun in missing if begun is not None)
     rest = link.swap(label, outgoing, most=room).get(giver, b"")
-    history, found = _history(journal, mine), []
+    history, missed = _history(journal, mine), []
     for begun in missing:
         assert begun is not None
         each, size = rest[:LABEL_BYTES], int.from_bytes(rest[LABEL_BYTES:ROUND_HEADER], "big")
         total, rest = rest[ROUND_HEADER : ROUND_HEADER + size], rest[ROUND_HEADER + size :]
         if each != begun.label or len(total) != begun.size:
             raise _other_history(link.names[giver])
-        found.append(total)
+        missed.append(total)
         history = chained(history, each, total)
         for peer, count in counts.items():
-            if count == mine + len(found) and history.hex() != theirs[peer]["history"]:
+            if count == mine + len(missed) and history.hex() != theirs[peer]["history"]:
                 raise _other_history(link.names[peer])
-    for number, total in enumerate(found, start=mine):
+    for number, total in enumerate(missed, start=mine):
         journal.keep_total(number, total)
 
 

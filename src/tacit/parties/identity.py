@@ -126,18 +126,18 @@ def name_in(certificate: bytes) -> str:
 
 def check_valid(certificate: bytes, party: str, now: datetime | None = None) -> None:
     """Raise unless the certificate is valid `now`, by default at this computer's time."""
-    found, now = _parsed(certificate), now or datetime.now(UTC)
-    if now > found.not_valid_after_utc:
+    parsed, now = _parsed(certificate), now or datetime.now(UTC)
+    if now > parsed.not_valid_after_utc:
         raise InvalidInputError(
             f"a valid certificate of {party}",
-            words(f"one that expired on {found.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"),
+            words(f"one that expired on {parsed.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"),
             "Ask that party for a new certificate, and make the job again with it.",
         )
-    if now < found.not_valid_before_utc:
+    if now < parsed.not_valid_before_utc:
         raise InvalidInputError(
             f"a valid certificate of {party}",
             words(
-                f"one that starts on {found.not_valid_before_utc:%Y-%m-%d %H:%M} UTC, while it is {now:%Y-%m-%d %H:%M} here"
+                f"one that starts on {parsed.not_valid_before_utc:%Y-%m-%d %H:%M} UTC, while it is {now:%Y-%m-%d %H:%M} here"
             ),
             "Check this computer's clock.",
         )

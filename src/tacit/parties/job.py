@@ -179,16 +179,16 @@ class Job:
             raise InvalidInputError(f"{source} to be TOML", words(str(error)), "Get the file again.") from error
         header, stated, body = _parts(text)
         values.pop("digest", None)
-        found = _digest(header + body)
-        if stated != found:
+        computed = _digest(header + body)
+        if stated != computed:
             raise InvalidInputError(
                 f"{source} as it was sealed ({stated[:19] or 'no digest'})",
-                words(f"another content ({found[:19]})"),
+                words(f"another content ({computed[:19]})"),
                 "Get the file again; or, if the change is meant, seal it (`tacit parties seal`) and give it to all parties.",
             )
         try:
             parties = [_party(entry) for entry in values.pop("parties", [])]
-            return cls(parties=parties, digest=found, **values)
+            return cls(parties=parties, digest=computed, **values)
         except (TypeError, KeyError) as error:
             raise InvalidInputError(
                 f"{source} with the entries of a job", words(str(error)), "Compare docs/guide/parties.md."
@@ -231,8 +231,8 @@ def _parts(text: str) -> tuple[str, str, str]:
     """
     header = HEADER if text.startswith(HEADER) else ""
     rest = text[len(header) :]
-    found = DIGEST_LINE.match(rest)
-    return (header, found[1], rest[found.end() :]) if found else (header, "", rest)
+    match = DIGEST_LINE.match(rest)
+    return (header, match[1], rest[match.end() :]) if match else (header, "", rest)
 
 
 def _digest(unsealed: str) -> str:

@@ -158,8 +158,8 @@ def join(
         except InvalidInputError:
             if link.wire is not None or not patience.waits_for_port():
                 raise
-        except GoOnError as found:
-            patience.leave_out(found.without)
+        except GoOnError as dropped:
+            patience.leave_out(dropped.without)
         except PartyError as error:
             if not patience.goes_on(error, traffic):
                 if fitted is None:

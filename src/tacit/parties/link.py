@@ -325,9 +325,9 @@ class Link:
                 self._sealed({peer: (STEP, message[start : start + FRAME_BYTES])})
         while missing:
             peer = missing[0]
-            found, arrived[peer] = self._message(peer, most, missing)
+            received, arrived[peer] = self._message(peer, most, missing)
             missing.remove(peer)
-            if found != label:
+            if received != label:
                 raise ProtocolError(
                     f"{self.names[peer]} to ask for the same as this party in round {self.traffic.rounds}",
                     words("something else, or another history of totals"),
@@ -341,14 +341,14 @@ class Link:
         Also those that nobody had waited for yet, and those that arrive within some `seconds` more.
         """
         begun, arrived = self._step
-        found, until = dict(arrived) if begun == label else {}, time.monotonic() + seconds
-        for peer in set(self._peers) - set(found):
+        messages, until = dict(arrived) if begun == label else {}, time.monotonic() + seconds
+        for peer in set(self._peers) - set(messages):
             for body in self._queued(peer, until):
                 size = int.from_bytes(body[LABEL_BYTES : LABEL_BYTES + LENGTH_BYTES], "big")
                 if body[:LABEL_BYTES] == label and len(body) == LABEL_BYTES + LENGTH_BYTES + size:
-                    found[peer] = body[LABEL_BYTES + LENGTH_BYTES :]
+                    messages[peer] = body[LABEL_BYTES + LENGTH_BYTES :]
                     break
-        return found
+        return messages
 
     def _queued(self, peer: int, until: float) -> Iterator[bytes]:
         """Iterate over the frames of steps that have arrived from a peer, or do so in time."""
@@ -369,13 +369,13 @@ class Link:
                 words(f"a message of {size}"),
                 "All parties must run the same version of tacit, with the same job.",
             )
-        parts, found = [body[head:]], len(body) - head
-        while found < size:
+        parts, received = [body[head:]], len(body) - head
+        while received < size:
             parts.append(self._wait(peer))
-            found += len(parts[-1])
-        if found != size:
+            received += len(parts[-1])
+        if received != size:
             raise ProtocolError(
-                f"{size} bytes from {self.names[peer]}", words(f"{found}"), "Install the same version everywhere."
+                f"{size} bytes from {self.names[peer]}", words(f"{received}"), "Install the same version everywhere."
             )
         return label, parts[0] if len(parts) == 1 else b"".join(parts)
 

@@ -69,16 +69,16 @@ def run_local(
     """
     from sklearn.base import clone
 
-    found = list(parts)
+    held = list(parts)
     quiet = clone(estimator).set_params(verbose=False) if hasattr(estimator, "verbose") else estimator
-    identities = [Identity.create(name) for name in names or [f"party-{place}" for place in range(len(found))]]
-    features = _features(found, [identity.name for identity in identities], estimator)
+    identities = [Identity.create(name) for name in names or [f"party-{place}" for place in range(len(held))]]
+    features = _features(held, [identity.name for identity in identities], estimator)
     job = local_job(identities, "local", {}, features, model=type(estimator).__name__, **settings)
     data = [
         PartyData(site_of(features, identity.name, part))
         if are_relations(part)
         else check_party_data(PartyData(part, None if targets is None else targets[place]), job, identity.name)
-        for place, (part, identity) in enumerate(zip(found, identities, strict=True))
+        for place, (part, identity) in enumerate(zip(held, identities, strict=True))
     ]
     with contextlib.ExitStack() as stack:
         stack.enter_context(part_named(type(estimator).__name__, verbose=getattr(estimator, "verbose", False)))

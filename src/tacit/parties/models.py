@@ -216,7 +216,7 @@ def check_same_columns(names: list[str], wanted: list[str], party: str) -> None:
     extra = [name for name in names if name not in wanted]
     if missing or extra:
         got = "; ".join(
-            f"{what} {', '.join(map(repr, found[:5]))}" for what, found in (("no", missing), ("also", extra)) if found
+            f"{what} {', '.join(map(repr, names[:5]))}" for what, names in (("no", missing), ("also", extra)) if names
         )
         raise InvalidInputError(
             f"the job's {len(wanted)} columns from {party}", words(got), "Select the job's columns."

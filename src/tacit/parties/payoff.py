@@ -150,16 +150,16 @@ def own_models(estimator: Any, data: PartyData) -> list[Any]:
     A private model is fitted several times, each time with new noise.
     """
     fits = OWN_FITS if isinstance(estimator, PrivateFit) and estimator.voided_by() is None else 1
-    found: list[Any] = []
+    fitted: list[Any] = []
     until = time.monotonic() + OWN_SECONDS
-    while not found or (len(found) < fits and time.monotonic() < until):
+    while not fitted or (len(fitted) < fits and time.monotonic() < until):
         alone = copy.copy(estimator)
         if isinstance(alone, PrivateFit):
             alone.set_params(ledger=None, dataset=None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found.append(alone.fit(data.X) if data.y is None else alone.fit(data.X, data.y))
-    return found
+            fitted.append(alone.fit(data.X) if data.y is None else alone.fit(data.X, data.y))
+    return fitted
 
 
 def unit_errors(model: Any, held: HeldOut) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -201,22 +201,22 @@ def compare(own: Sequence[Any], joint: Any, held: HeldOut) -> Payoff | None:
 
 def _errors(models: Sequence[Any], held: HeldOut) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the errors of units by fit and unit, and how many numbers each unit has."""
-    found = [unit_errors(model, held) for model in models]
-    return np.stack([errors for errors, _ in found]), found[0][1]
+    pairs = [unit_errors(model, held) for model in models]
+    return np.stack([errors for errors, _ in pairs]), pairs[0][1]
 
 
 def measured(estimator: Any, kept: PartyData, joint: Any, held: HeldOut) -> tuple[Payoff | None, str]:
     """Return the payoff of a joint model, and it or what prevented it in words."""
     try:
-        found = compare(own_models(estimator, kept), joint, held)
+        payoff = compare(own_models(estimator, kept), joint, held)
     except (TacitError, ArithmeticError, ValueError) as error:
         return (
             None,
             f"Whether joining paid off was not measured: this party's own model failed ({type(error).__name__}).",
         )
-    if found is None:
+    if payoff is None:
         return None, f"Whether joining paid off was not measured: fewer than {LEAST_UNITS} units were held out."
-    return found, str(found)
+    return payoff, str(payoff)
 
 
 def _ratio(above: NDArray[np.float64], below: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:

@@ -34,10 +34,10 @@ def outlines_of(
         of it goes into the line. Of relations with it the line has no more than einsum, factors, shape, divergence and the
         digests of `names`: the shape and `names` must be public, and must not have been read off the data.
     """
-    found = [relations] if isinstance(relations, Relation) else list(relations)
+    own = [relations] if isinstance(relations, Relation) else list(relations)
     entities = {factor: _digest(listed) for factor, listed in (names or {}).items()}
     lines = []
-    for relation in found:
+    for relation in own:
         protected = private if private is not None and private in relation.factors else ""
         is_public = private is not None and not protected
         lines.append(Outline.of(relation, party, entities=entities, is_public=is_public, private=protected).text)

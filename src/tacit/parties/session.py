@@ -148,7 +148,7 @@ class Session:
         number, digest, begun = self._begin(label)
         self._directions += 1
         if begun is not None and begun.total is not None:
-            found = np.frombuffer(begun.total, dtype="<f8").reshape(integers.shape)
+            total = np.frombuffer(begun.total, dtype="<f8").reshape(integers.shape)
         else:
             link = self._link
             if begun is None:
@@ -157,11 +157,11 @@ class Session:
             link.traffic.rounds = self._round
             self._swap_with_all(b"ready for a normalised sum", digest)  # wait here for parties that still compute
             self._journal.hear(number)
-            found = self._summed_directions(integers)
-            self._journal.keep_total(number, found.astype("<f8").tobytes())
-        self._note(digest + found.tobytes())
+            total = self._summed_directions(integers)
+            self._journal.keep_total(number, total.astype("<f8").tobytes())
+        self._note(digest + total.tobytes())
         self._on_round(self._round)
-        return found
+        return total
 
     def sampler(self) -> np.random.Generator:
         """Return a generator that is keyed by a secret of this run: unpredictable, and the same when the run is resumed."""
@@ -176,8 +176,8 @@ class Session:
         if self._maybe_link is None or (self._journal.concluded and self._all_concluded):
             return
         for peer, theirs in self._swap_with_all(b"the same result", numbers.astype("<f8").tobytes()).items():
-            found = np.frombuffer(theirs, dtype="<f8") if len(theirs) % 8 == 0 else np.empty(0)
-            if found.shape != numbers.shape or not np.allclose(found, numbers, rtol=SAME_RESULT, equal_nan=True):
+            others = np.frombuffer(theirs, dtype="<f8") if len(theirs) % 8 == 0 else np.empty(0)
+            if others.shape != numbers.shape or not np.allclose(others, numbers, rtol=SAME_RESULT, equal_nan=True):
                 raise ProtocolError(
                     f"{self._link.names[peer]} to end with the same result as this party",
                     words("another one"),
@@ -213,13 +213,13 @@ class Session:
                     timeout=DIRECTION_SECONDS,
                     colluding=self._colluding,
                 )
-            found: NDArray[np.float64] = self._summer(integers)
+            summed: NDArray[np.float64] = self._summer(integers)
         except PartyError as error:
             raise self._link.blame(error) from error
         # many small messages: whatever was not computing was waiting
         idle = time.monotonic() - start - (time.process_time() - processor)
         self._link.traffic.waiting += max(0.0, idle)
-        return found
+        return summed
 
     def _begin(self, label: str) -> tuple[int, bytes, Begun | None]:
         """Return the number of the next round, the digest of what is asked for, and what the journal has of it."""

@@ -313,9 +313,9 @@ class Wire:
                 except grpc.aio.AioRpcError as error:
                     why = " ".join((error.details() or "").split())
                     if "CERTIFICATE_VERIFY_FAILED" in why or error.code() is grpc.StatusCode.PERMISSION_DENIED:
-                        found = "one that has expired" if "expired" in why else "another certificate there"
-                        found = f"that {LEFT_OUT}" if LEFT_OUT in why else found
-                        self._refusals.append(_unreachable(party.name, party.address, found))
+                        reason = "one that has expired" if "expired" in why else "another certificate there"
+                        reason = f"that {LEFT_OUT}" if LEFT_OUT in why else reason
+                        self._refusals.append(_unreachable(party.name, party.address, reason))
                     how = f"broke off ({error.code().name})"
                 except Exception as error:  # of gRPC, about a call that ended in the same moment
                     how = f"broke off ({type(error).__name__})"
@@ -358,9 +358,9 @@ async def _done(call: Any) -> None:
         await asyncio.shield(call)
 
 
-def _unreachable(name: str, address: str, found: str) -> PartyError:
+def _unreachable(name: str, address: str, reason: str) -> PartyError:
     return PartyError(
         f"{name} at {address}, with its certificate of this job",
-        words(found),
+        words(reason),
         f"Ask {name} to join the same job, and check its address. Nothing was sent.",
     )

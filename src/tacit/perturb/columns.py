@@ -112,17 +112,19 @@ def read_chosen(X: Any, columns: Any = None, unchanged: Any = ()) -> Chosen:
 
 def _unusable(text: Sequence[str], identifying: Sequence[str]) -> InvalidInputError:
     """Return one error for all columns that cannot be changed, so that one more attempt is enough."""
-    found, fixes = [], []
+    problems, fixes = [], []
     if identifying:
-        found.append(f"{listed(identifying)}, by name or because all rows have different integers, as identifiers do")
+        problems.append(
+            f"{listed(identifying)}, by name or because all rows have different integers, as identifiers do"
+        )
         fixes.append("Drop identifiers (--drop). If they are none, name all columns to change in columns= (--columns).")
     if text:
-        found.append(f"other kinds in the columns {listed(text)}")
+        problems.append(f"other kinds in the columns {listed(text)}")
         fixes.append(
             "Drop columns that are not numbers (--drop), or name them in unchanged= (--pass) to release them as they are."
         )
     return InvalidInputError(
-        "numeric columns to change that do not look like identifiers", words("; ".join(found)), " ".join(fixes)
+        "numeric columns to change that do not look like identifiers", words("; ".join(problems)), " ".join(fixes)
     )
 
 

@@ -176,11 +176,11 @@ def fit_local_counts(
     ('cell', True)
     """
     say = progress or (lambda stage: None)
-    found = count_list(counts, observed)
-    out = np.zeros(len(found.values), bool)
+    listed = count_list(counts, observed)
+    out = np.zeros(len(listed.values), bool)
     if held_out:
-        out = held_out_cells(found.cells, fraction=check_fraction(held_out))
-    kept, test = _part(found, ~out), _part(found, out)
+        out = held_out_cells(listed.cells, fraction=check_fraction(held_out))
+    kept, test = _part(listed, ~out), _part(listed, out)
     settings = {"random_state": random_state, **parameters}
     fitted: dict[str, LocalCountFactorization] = {}
     own = (kept.cells, kept.values, kept.shape)

@@ -78,10 +78,10 @@ def measure_synthetic_rows(
     original, synthetic, label, outsiders, random_state
         As in `tacit.measure.synthetic.measure_synthetic`.
     """
-    found = measure_synthetic(original, synthetic, label=label, outsiders=outsiders, random_state=random_state)
+    measures = measure_synthetic(original, synthetic, label=label, outsiders=outsiders, random_state=random_state)
     report = Report("Synthetic rows", for_the_holder())
-    show_synthetic(report, found, label)
-    return MeasuredRows({"notice": for_the_holder(), "label": label, **found.to_dict()}, report, found)
+    show_synthetic(report, measures, label)
+    return MeasuredRows({"notice": for_the_holder(), "label": label, **measures.to_dict()}, report, measures)
 
 
 @dataclass(frozen=True, eq=False)

@@ -332,8 +332,8 @@ class ResultFolder:
 
 def _state_of(path: Path) -> tuple[int, int]:
     """Return what changes when a file is written again, in place or by another one under its name."""
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns
 
 
 def _refusal(earlier: str) -> InvalidInputError:

@@ -235,8 +235,8 @@ def local_frontier(model: LocalCountFactorization, n_cells: int, delta_max: int)
         own: Any = (cells[~test], counts[~test], shape)
         if math.isfinite(epsilon):
             own = LocallyPrivateCounts(epsilon, delta_max).privatise(own, observed="stored")
-        found = LocalCountFactorization(**settings).fit([own], observed=["stored"])
-        return float(np.sqrt(np.mean((found.predict(0, cells[test]) - counts[test]) ** 2)))
+        model = LocalCountFactorization(**settings).fit([own], observed=["stored"])
+        return float(np.sqrt(np.mean((model.predict(0, cells[test]) - counts[test]) ** 2)))
 
     constant = float(np.std(counts[test]))
     return Frontier(

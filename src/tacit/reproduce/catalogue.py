@@ -191,7 +191,7 @@ def chosen(paper: str | None, names: Sequence[str]) -> list[Item]:
         items = [entry for entry in items if entry.paper == paper]
     if not names:
         return items
-    found: list[Item] = []
+    selected: list[Item] = []
     for name in names:
         matching = [entry for entry in items if name == entry.name or name in entry.covers]
         if not matching:
@@ -199,5 +199,5 @@ def chosen(paper: str | None, names: Sequence[str]) -> list[Item]:
             raise InvalidInputError(
                 f"a table or figure among {known}", parameter(name), "`tacit reproduce` lists them."
             )
-        found += [entry for entry in matching if entry not in found]
-    return found
+        selected += [entry for entry in matching if entry not in selected]
+    return selected

@@ -128,9 +128,9 @@ class DataFolder:
         return words(f"{described.title} ({wanted}), published at {described.published}")
 
     def _load(self, described: DataSet) -> Any:
-        found = self._found(described)
-        if found:
-            layout, paths = found
+        located = self._found(described)
+        if located:
+            layout, paths = located
             read = layout.read(*paths)
             if wrong := described.check(read):
                 raise InvalidInputError(

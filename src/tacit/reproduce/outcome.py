@@ -260,11 +260,11 @@ class Outcome:
 
     def counts(self) -> dict[str, int]:
         """Return how many rows have which verdict."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for table in self.tables:
             for row in table.rows:
-                found[row.verdict] = found.get(row.verdict, 0) + 1
-        return found
+                counts[row.verdict] = counts.get(row.verdict, 0) + 1
+        return counts
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that `from_json` reads."""

@@ -114,9 +114,9 @@ def conditions(counts: dict[str, int], absent: Sequence[str], *, quick: bool, em
     """Say how many numbers are better, worse and so on, what has no result, and whether the numbers mean anything."""
     if empty:
         return ["Nothing was computed."]
-    found = ", ".join(f"{word}: {count}" for word, count in counts.items() if count)
+    verdicts = ", ".join(f"{word}: {count}" for word, count in counts.items() if count)
     said = [QUICK] if quick else []
-    said += [f"Numbers beside the paper's, by verdict: {found}."] if found else []
+    said += [f"Numbers beside the paper's, by verdict: {verdicts}."] if verdicts else []
     said += [f"Without a result: {', '.join(absent)}."] if absent else []
     return said
 
@@ -183,12 +183,12 @@ def _with_code(text: str) -> Any:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def source_link(found: Any, folder: Path) -> str:
+def source_link(described: Any, folder: Path) -> str:
     """Return a link, relative to `folder`, to the line of the source at which a class, function or module begins."""
     line = 1
-    path = Path(inspect.getsourcefile(found) or "")
-    if not inspect.ismodule(found):
-        line = inspect.getsourcelines(found)[1]
+    path = Path(inspect.getsourcefile(described) or "")
+    if not inspect.ismodule(described):
+        line = inspect.getsourcelines(described)[1]
     return f"{Path(os.path.relpath(path, folder)).as_posix()}#L{line}"
 
 
@@ -197,10 +197,10 @@ def resolve(name: str) -> Any:
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         try:
-            found: Any = importlib.import_module(".".join(parts[:length]))
+            target: Any = importlib.import_module(".".join(parts[:length]))
         except ModuleNotFoundError:
             continue
         for attribute in parts[length:]:
-            found = getattr(found, attribute)
-        return inspect.unwrap(found) if callable(found) else found
+            target = getattr(target, attribute)
+        return inspect.unwrap(target) if callable(target) else target
     raise ModuleNotFoundError(name)

@@ -132,10 +132,10 @@ def _each_warning_once() -> Iterator[None]:
 
     The filter "once" forgets what it has shown whenever the filters change, as they do in many items.
     """
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    for one in {str(warning.message): warning for warning in found}.values():
+    for one in {str(warning.message): warning for warning in caught}.values():
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, source=one.source)
 
 

@@ -100,12 +100,12 @@ def cells_within_bins(
     ordered : bool
         Whether neighbouring cells hold neighbouring values.
     """
-    found = np.zeros(len(histogram))
+    probabilities = np.zeros(len(histogram))
     for place in range(int(bins.max()) + 1):
         cells = np.flatnonzero(bins == place)
         spread = _halved if ordered else _pulled
-        found[cells] = spread(histogram[cells], widths[cells] / widths[cells].sum(), noise)
-    return found
+        probabilities[cells] = spread(histogram[cells], widths[cells] / widths[cells].sum(), noise)
+    return probabilities
 
 
 def _pulled(counts: Matrix, even: Matrix, noise: float) -> Matrix:

@@ -43,8 +43,8 @@ def tables_of_classes(tables: NDArray[np.float64], sizes: NDArray[np.intp]) -> N
     for turn in range(1, ROUNDS + 1):
         inside, share = _softmax(logits, first, sizes), np.exp(weights - weights.max())
         share /= share.sum()
-        found = (inside * share[:, None]).T @ inside
-        slope = apart * (SQUARES * (found - wanted) - wanted / (found + 1e-9) / np.float32(2 * n_pairs))
+        modelled = (inside * share[:, None]).T @ inside
+        slope = apart * (SQUARES * (modelled - wanted) - wanted / (modelled + 1e-9) / np.float32(2 * n_pairs))
         inner = inside @ slope
         by_share = np.einsum("kv,kv->k", inside, inner)
         by_inside = 2 * share[:, None] * inner
@@ -54,8 +54,8 @@ def tables_of_classes(tables: NDArray[np.float64], sizes: NDArray[np.intp]) -> N
         for values, gradient, (average, square) in zip((logits, weights), slopes, moments, strict=True):
             _adam_step(values, gradient, average, square, rate, turn)
     inside, share = _softmax(logits, first, sizes), np.exp(weights - weights.max())
-    found = (inside * (share / share.sum())[:, None]).T @ inside
-    result: NDArray[np.float64] = (found * apart).astype(np.float64)
+    modelled = (inside * (share / share.sum())[:, None]).T @ inside
+    result: NDArray[np.float64] = (modelled * apart).astype(np.float64)
     return result
 
 

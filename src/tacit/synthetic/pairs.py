@@ -104,9 +104,9 @@ def table_program(
         np.arange(spec.n_cells) if place in whole else merge_cells(parts[place], spec, noise_ahead)
         for place, spec in enumerate(specs)
     ]
-    sizes = [int(found.max()) + 1 for found in bins]
+    sizes = [int(column_bins.max()) + 1 for column_bins in bins]
     edges = np.concatenate([[0], np.cumsum(sizes)])
-    codes = np.column_stack([found[cells[:, place]] for place, found in enumerate(bins)]) + edges[:-1]
+    codes = np.column_stack([column_bins[cells[:, place]] for place, column_bins in enumerate(bins)]) + edges[:-1]
     counted = pair_counts(codes, int(edges[-1]))
     blocks = list(pairs_of(width))
     measured = yield Sum(
@@ -126,10 +126,12 @@ def table_program(
         tables[pair], flat = (flat[: math.prod(shape)] / weight).reshape(shape), flat[math.prod(shape) :]
         spread[pair] = measured.noise["pairs"] / weight
     rough = [
-        np.bincount(found, part, minlength=size).astype(np.float64)
-        for found, part, size in zip(bins, parts, sizes, strict=True)
+        np.bincount(column_bins, part, minlength=size).astype(np.float64)
+        for column_bins, part, size in zip(bins, parts, sizes, strict=True)
     ]
-    merged = [np.bincount(found, minlength=size) * noise**2 for found, size in zip(bins, sizes, strict=True)]
+    merged = [
+        np.bincount(column_bins, minlength=size) * noise**2 for column_bins, size in zip(bins, sizes, strict=True)
+    ]
     margins = [pooled_margin(place, rough[place], merged[place], tables, spread) for place in range(width)]
     joint = joint_tables(tables, spread, margins)
     return Outcome(public=_public(count, bins, parts, specs, noise, np.concatenate(margins), joint))
@@ -145,8 +147,8 @@ def _public(
     joint: Matrix,
 ) -> dict[str, object]:
     within = [
-        cells_within_bins(part, spec.widths, found, noise, ordered=spec.is_ordered)
-        for part, spec, found in zip(parts, specs, bins, strict=True)
+        cells_within_bins(part, spec.widths, column_bins, noise, ordered=spec.is_ordered)
+        for part, spec, column_bins in zip(parts, specs, bins, strict=True)
     ]
     return {
         "count": count,
@@ -247,8 +249,8 @@ def shrunk(residual: Matrix, noise: float) -> Matrix:
     beta, unit = min(residual.shape) / max(residual.shape), noise * math.sqrt(max(residual.shape))
     y = np.maximum(values / unit, 1e-300)
     inner = np.maximum((y**2 - beta - 1) ** 2 - 4 * beta, 0.0)
-    found: Matrix = (u * (np.where(y > 1 + math.sqrt(beta), np.sqrt(inner) / y, 0.0) * unit)) @ v
-    return found
+    low_rank: Matrix = (u * (np.where(y > 1 + math.sqrt(beta), np.sqrt(inner) / y, 0.0) * unit)) @ v
+    return low_rank
 
 
 def shrunk_matrix(residual: Matrix, noise: Matrix, edges: NDArray[np.intp]) -> Matrix:
@@ -261,15 +263,15 @@ def shrunk_matrix(residual: Matrix, noise: Matrix, edges: NDArray[np.intp]) -> M
     if not noise.any():
         return residual
     known, unit = residual / scale, math.sqrt(len(residual))
-    found = np.zeros_like(known)
+    low_rank = np.zeros_like(known)
     for _ in range(FILLINGS):
         filled = known.copy()
         for first, last in itertools.pairwise(edges):
-            filled[first:last, first:last] = found[first:last, first:last]
+            filled[first:last, first:last] = low_rank[first:last, first:last]
         values, vectors = np.linalg.eigh(filled)
         y = np.abs(values) / unit
-        found = (vectors * (np.sign(values) * np.sqrt(np.maximum(y**2 - 4, 0.0)) * unit)) @ vectors.T
-    result: Matrix = found * scale
+        low_rank = (vectors * (np.sign(values) * np.sqrt(np.maximum(y**2 - 4, 0.0)) * unit)) @ vectors.T
+    result: Matrix = low_rank * scale
     return result
 
 
@@ -278,11 +280,11 @@ def fit_margins(table: Matrix, left: Matrix, right: Matrix, rounds: int = 10) ->
 
     Setting negative cells to zero alone would leave the positive half of the noise, which makes columns look independent.
     """
-    found = to_simplex(table.ravel()).reshape(table.shape)
+    fitted = to_simplex(table.ravel()).reshape(table.shape)
     for _ in range(rounds):
-        found = found * (left / np.maximum(found.sum(axis=1), 1e-300))[:, None]
-        found = found * (right / np.maximum(found.sum(axis=0), 1e-300))
-    return found / max(float(found.sum()), 1e-300)
+        fitted = fitted * (left / np.maximum(fitted.sum(axis=1), 1e-300))[:, None]
+        fitted = fitted * (right / np.maximum(fitted.sum(axis=0), 1e-300))
+    return fitted / max(float(fitted.sum()), 1e-300)
 
 
 def to_simplex(values: Matrix) -> Matrix:

@@ -223,9 +223,9 @@ class PairwiseModel:
         first = FIRST_STEP / max(float(self.degree.mean()), 4.0)
         for turn in range(SWEEPS):
             self.sweep(chains, generator)
-            found = self.counts(chains) / n_rows
+            modelled = self.counts(chains) / n_rows
             step = max(first * (1 - turn / SWEEPS), LAST_STEP)
-            away = (tables - found) / (np.maximum(tables, found) + 1 / n_rows)
+            away = (tables - modelled) / (np.maximum(tables, modelled) + 1 / n_rows)
             self.couplings += step * np.where(allowed, away, 0.0).astype(np.float32)
             np.clip(self.couplings, -LARGEST_COUPLING, LARGEST_COUPLING, out=self.couplings, where=~self.forbidden)
         return chains
@@ -270,5 +270,5 @@ def spread_draw(probabilities: NDArray[np.float64], n_rows: int, generator: np.r
     """Return draws in random order whose counts are within one of the expected ones (systematic sampling)."""
     ends = np.cumsum(probabilities) / np.sum(probabilities)
     places = (np.arange(n_rows) + generator.random()) / n_rows
-    found = np.minimum(np.searchsorted(ends, places, side="right"), len(probabilities) - 1)
-    return generator.permutation(found)
+    draws = np.minimum(np.searchsorted(ends, places, side="right"), len(probabilities) - 1)
+    return generator.permutation(draws)

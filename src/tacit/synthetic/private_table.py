@@ -229,13 +229,13 @@ class PrivateTable(PrivateFit):
 
     def _held(self, given: Mapping[str, Any], specs: Mapping[str, ColumnSpec]) -> dict[int, int]:
         """Return the cell at which each given column is held, by its place."""
-        names, found = list(specs), {}
+        names, held = list(specs), {}
         for name, value in given.items():
             if str(name) not in names:
                 raise InvalidInputError("given to name columns of the table", parameter(str(name)), "Check the name.")
             column = np.array([value], dtype=object if isinstance(value, str) or value is None else None)
-            found[names.index(str(name))] = int(specs[str(name)].cells(column, str(name))[0])
-        return found
+            held[names.index(str(name))] = int(specs[str(name)].cells(column, str(name))[0])
+        return held
 
     def _units(self, table: dict[str, NDArray[Any]], n_rows: int) -> tuple[NDArray[np.intp], int]:
         """Return the rows to count, at most `max_rows_per_unit` of every unit, and the number of units."""
@@ -315,9 +315,9 @@ def cells_of(
     uniform = np.log1p(generator.random(len(local)) * np.expm1(steep)) / steep
     order = np.argsort(bins, kind="stable")
     ends = np.cumsum(within[order])  # within bin b: from b to b + 1
-    found = np.searchsorted(ends, local + np.clip(uniform, 0.0, 1 - 1e-9), side="right")
+    places = np.searchsorted(ends, local + np.clip(uniform, 0.0, 1 - 1e-9), side="right")
     first, last = np.searchsorted(bins[order], local), np.searchsorted(bins[order], local, side="right") - 1
-    return order[np.clip(found, first, last)]
+    return order[np.clip(places, first, last)]
 
 
 def check_modelled(columns: Mapping[str, ColumnSpec]) -> None:

@@ -50,13 +50,13 @@ class Rules:
 
     def forbidden(self, tables: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return which pairs of bins no row may have."""
-        found = np.zeros(tables.shape, dtype=bool)
+        forbidden = np.zeros(tables.shape, dtype=bool)
         for constraint in self.constraints:
             part, mirror = self._block(constraint)
             ruled_out = ~self._allowed(constraint, tables[part])
-            found[part] |= ruled_out
-            found[mirror] |= ruled_out.T
-        return found
+            forbidden[part] |= ruled_out
+            forbidden[mirror] |= ruled_out.T
+        return forbidden
 
     def enforce(self, drawn: dict[str, NDArray[Any]], tables: NDArray[np.float64]) -> None:
         """Change drawn values, in place, until all constraints hold in every row; raise if they cannot hold together."""
@@ -127,10 +127,10 @@ class Rules:
         """Return the least or the largest value in each bin; a missing value is below or above all others."""
         spec = self.specs[self.names[place]]
         assert isinstance(spec, Quantity)
-        found = np.full(int(self.bins[place].max()) + 1, start)
+        extremes = np.full(int(self.bins[place].max()) + 1, start)
         ends = spec.positions(np.arange(spec.n_cells), np.full(spec.n_cells, within))
-        of.at(found, self.bins[place], np.where(np.isnan(ends), -start, ends))
-        return found
+        of.at(extremes, self.bins[place], np.where(np.isnan(ends), -start, ends))
+        return extremes
 
     def _block(self, constraint: Constraint) -> tuple[Any, Any]:
         i, j = (self.names.index(name) for name in (constraint.first, constraint.second))

@@ -117,8 +117,8 @@ class CatalogueIds(Ids):
         given = as_ids(ids, name)
         lookup = self._place
         distinct, places = np.unique(given, return_inverse=True) if given.dtype.kind != "O" else (given, None)
-        found = np.fromiter((lookup.get(value, -1) for value in distinct.tolist()), np.int64, len(distinct))
-        return found if places is None else found[places]
+        codes = np.fromiter((lookup.get(value, -1) for value in distinct.tolist()), np.int64, len(distinct))
+        return codes if places is None else codes[places]
 
 
 def _split(data: Any) -> tuple[Any, Any, Any, tuple[int, int] | None]:
@@ -145,8 +145,8 @@ def _split(data: Any) -> tuple[Any, Any, Any, tuple[int, int] | None]:
     for name in names:
         if frame[name].null_count():
             raise InvalidInputError(f"a column {name!r} without gaps", words("missing values"), "Drop these rows.")
-    found = [frame[name].to_numpy() for name in names]
-    return found[0], found[1], found[2] if len(found) > 2 else None, None
+    arrays = [frame[name].to_numpy() for name in names]
+    return arrays[0], arrays[1], arrays[2] if len(arrays) > 2 else None, None
 
 
 def _by_user(

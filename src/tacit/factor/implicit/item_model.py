@@ -123,13 +123,13 @@ def significant_pairs(residual: Floats, spread: Floats, groups: Integers) -> Flo
     upper = np.triu_indices(len(residual), 1)
     entries, spreads = residual[upper], spread[upper]
     heights = np.abs(entries) / np.maximum(spreads, np.finfo(float).tiny)
-    found = np.zeros_like(entries)
+    shrunk = np.zeros_like(entries)
     for group in np.unique(groups):
         own = groups == group
         level = _level(heights[own])
-        found[own] = np.sign(entries[own]) * np.maximum(np.abs(entries[own]) - level * spreads[own], 0.0)
+        shrunk[own] = np.sign(entries[own]) * np.maximum(np.abs(entries[own]) - level * spreads[own], 0.0)
     pairs = np.zeros_like(residual)
-    pairs[upper] = found
+    pairs[upper] = shrunk
     return pairs + pairs.T
 
 

@@ -153,12 +153,12 @@ class ImplicitModel(SavedModel):
     def _likeness(self, place: int) -> NDArray[np.float64]:
         """Return the partial correlation of every item with the one at `place`."""
         # -P_ij / P_jj times -P_ij / P_ii is the square of the partial correlation
-        found = np.zeros(len(self.item_weights_))
+        likeness = np.zeros(len(self.item_weights_))
         where = np.flatnonzero(self.learned_items_ == place)
         if len(where):
             row, column = self.item_regression_[where[0]], self.item_regression_[:, where[0]]
-            found[self.learned_items_] = np.sign(row) * np.sqrt(np.abs(row * column))
-        return found
+            likeness[self.learned_items_] = np.sign(row) * np.sqrt(np.abs(row * column))
+        return likeness
 
     def _measured(self, histories: Sequence[Any], relevant: Sequence[Any], k: int) -> RankingScores:
         lists = self._ranked(histories, k)

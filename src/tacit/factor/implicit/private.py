@@ -202,11 +202,15 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
     def _concerns(self) -> list[Concern]:
         return only_popularity(vars(self).get("n_learned_", 1))
 
-    def _take_over(self, found: Mapping[str, Any]) -> None:
-        self.item_weights_, self.weight_noise_, self.n_users_ = found["weights"], found["weight_noise"], found["users"]
-        self.learned_items_, self.item_direction_ = found["items"], found["direction"]
-        self.item_pairs_, self.pair_noise_ = found["pairs"], found["pair_noise"]
-        self.item_regression_ = found["regression"]
+    def _take_over(self, result: Mapping[str, Any]) -> None:
+        self.item_weights_, self.weight_noise_, self.n_users_ = (
+            result["weights"],
+            result["weight_noise"],
+            result["users"],
+        )
+        self.learned_items_, self.item_direction_ = result["items"], result["direction"]
+        self.item_pairs_, self.pair_noise_ = result["pairs"], result["pair_noise"]
+        self.item_regression_ = result["regression"]
         self.n_learned_ = int(np.any(self.item_regression_, axis=1).sum())
 
     def _release(self) -> Release:

@@ -227,9 +227,9 @@ def implicit_program(
         memory.wait(table)
         chosen = ChosenItems(np.zeros(0, dtype=np.int64), np.zeros(0), KEPT)
     if len(chosen.items) < 2:
-        found = Release(users, weights, noise["items"], chosen, np.zeros(0), 0.0)
+        release = Release(users, weights, noise["items"], chosen, np.zeros(0), 0.0)
         nothing = np.zeros((len(chosen.items), len(chosen.items)), dtype=np.float32)
-        return Outcome({**found.public(), "regression": nothing})
+        return Outcome({**release.public(), "regression": nothing})
     tell("counting pairs of items")
     rows_of_fits = [(one["ends"], one["columns"], one["values"]) for one in memory.earlier]
     rows_of_fits.append((table.ends, table.columns, table.values))
@@ -246,18 +246,18 @@ def implicit_program(
     memory.forget()
     pairs, pair_noise = memory.totals("pairs", total)
     tell("learning about items")
-    found = Release(users, weights, noise["items"], chosen, pairs["pairs"], pair_noise["pairs"])
+    release = Release(users, weights, noise["items"], chosen, pairs["pairs"], pair_noise["pairs"])
     popularity = positive_weights(weights, noise["items"])[chosen.items]
     estimate = estimated_moment(
-        unpack(found.pairs, len(chosen.items)),
-        found.pair_noise,
+        unpack(release.pairs, len(chosen.items)),
+        release.pair_noise,
         users,
         chosen,
         popularity,
         None if features is None else features[chosen.items],
     )
     estimate[np.diag_indices_from(estimate)] += RIDGE * users
-    return Outcome({**found.public(), "regression": item_regression(estimate)})
+    return Outcome({**release.public(), "regression": item_regression(estimate)})
 
 
 def unit_rows(table: RatingTable) -> NDArray[np.float64]:

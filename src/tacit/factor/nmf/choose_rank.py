@@ -127,25 +127,25 @@ def _choose_privately(model: PrivateNMF, X: Any, ranks: Sequence[int], cost: flo
     with model._fitting():
         rows = model._checked(X)
         plan = model._plan(SPLIT, choices=(CHOICE_SHARE * model.epsilon,))
-        found = model._run(X, _rank_program(rows, model, ranks, cost), plan).public
-    rank = int(found["rank"])
+        public = model._run(X, _rank_program(rows, model, ranks, cost), plan).public
+    rank = int(public["rank"])
     chosen = PrivateNMF(**{**model.get_params(), "n_components": rank})
     with chosen._fitting():
-        chosen.components_, chosen.n_features_in_ = found["components"], model.n_features_in_
+        chosen.components_, chosen.n_features_in_ = public["components"], model.n_features_in_
         chosen.guarantee_, chosen._has_released = model.guarantee_, True
         chosen.clipped_fraction_ = model.clipped_fraction_
     return RankChoice(rank, None, chosen, chosen.guarantee_)
 
 
 def _rank_program(X: Any, model: PrivateNMF, ranks: Sequence[int], cost: float) -> Program:
-    found = yield from centred_moments_program(
+    outcome = yield from centred_moments_program(
         X,
         row_norm=model.row_norm,
         max_columns=model._most_columns(X),
         outliers=model.outliers,
         own_variance=not model._wants_topics(X),
     )
-    moments = found.public["moments"]
+    moments = outcome.public["moments"]
     candidates = [model._dictionary(moments, X, rank) for rank in ranks]
     rows = clip_rows(X, model.row_norm)
     scores = [

@@ -113,8 +113,8 @@ def merge_program(X: Any, n_components: int, *, random_state: int, settings: NMF
     if settings.simplex:  # as printed: rows of the start sum to 1, and PD-NMF-Iter merges
         random = random / random.sum(axis=1, keepdims=True)
     sweeps = topic_program if settings.simplex else nmf_program
-    found = yield from sweeps(topics, random, settings=replace(settings, outliers=None))
-    T = np.array(found.public["T"])
+    outcome = yield from sweeps(topics, random, settings=replace(settings, outliers=None))
+    T = np.array(outcome.public["T"])
     # a topic that no holder's topics use would stay one of zeros
     empty = ~T.any(axis=1)
     T[empty] = random[empty]

@@ -163,10 +163,10 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
             self._fit_published(rows)
         else:
             split = self._split()
-            found = self._run(X, self._program(rows, split), self._plan(split)).public
-            self.components_ = found["components"]
-            if "path" in found:
-                self.components_by_round_ = found["path"]
+            result = self._run(X, self._program(rows, split), self._plan(split)).public
+            self.components_ = result["components"]
+            if "path" in result:
+                self.components_by_round_ = result["path"]
             names = getattr(self, "feature_names_in_", None)
             # clipped, as in the fit: of longer rows a few would decide about the error, and the model knows nothing of them
             clipped = clip_rows(some_rows(rows)[0], self.row_norm)
@@ -253,7 +253,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
 
     def _program(self, X: Any, split: Split) -> Program:
         if self._starts_from_moments():
-            found = yield from centred_moments_program(
+            outcome = yield from centred_moments_program(
                 X,
                 row_norm=self.row_norm,
                 max_columns=self._most_columns(X),
@@ -261,7 +261,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
                 own_variance=not self._wants_topics(X),
                 split=split,
             )
-            T = self._dictionary(found.public["moments"], X)
+            T = self._dictionary(outcome.public["moments"], X)
         else:
             T = self._given_start(X)
         if self.method == "moments":
@@ -321,8 +321,8 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
             settings=settings,
             generator=secure_generator(),
         )
-        found = run(program, Clear()).public
-        self.components_, self.components_by_round_ = found["components"], found["path"]
+        result = run(program, Clear()).public
+        self.components_, self.components_by_round_ = result["components"], result["path"]
         self.guarantee_ = Guarantee.none(
             UNPROTECTED.format(start=UNPROTECTED_START if settings.start == "nndsvd" else "")
         )

@@ -168,9 +168,9 @@ def _divided(T: NDArray[np.float64], settings: NMFSettings) -> Columnwise:
     """Return the dictionary step as work on single columns of the total of W'X: the column of T, and its value."""
 
     def work(columns: slice, WX: NDArray[np.float64], totals: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-        found = np.empty((WX.shape[1], len(T) + 1))
+        solved = np.empty((WX.shape[1], len(T) + 1))
         rows = np.array(T.T[columns], order="C")
-        found[:, -1] = lower_columns(
+        solved[:, -1] = lower_columns(
             rows,
             WX,
             totals["WW"],
@@ -178,8 +178,8 @@ def _divided(T: NDArray[np.float64], settings: NMFSettings) -> Columnwise:
             most_sweeps=settings.dictionary_sweeps,
             shrink=settings.dictionary_shrink,
         )
-        found[:, :-1] = rows
-        return found
+        solved[:, :-1] = rows
+        return solved
 
     return Columnwise("WX", len(T) + 1, work)
 

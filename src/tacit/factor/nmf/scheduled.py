@@ -90,7 +90,7 @@ def scheduled_moments_program(X: Any, memory: ScheduledSums, *, row_norm: float,
     covariance = unpack(seconds["second"], len(columns)) / count - np.outer(moved, moved)
     distance = float(np.sqrt(max(np.trace(covariance), 0.0)))
     edge = semicircle_edge(noise["second"], len(columns)) / count
-    values, directions = (found[..., ::-1] for found in np.linalg.eigh(covariance))  # the largest first
+    values, directions = (ascending[..., ::-1] for ascending in np.linalg.eigh(covariance))  # the largest first
     kept = values > edge
     vectors = np.zeros((int(kept.sum()), len(mean)))
     vectors[:, columns] = directions[:, kept].T

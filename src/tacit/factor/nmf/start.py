@@ -117,8 +117,8 @@ def nndsvd_program(X: Any, n_components: int, *, random_state: int) -> Step:
         T = nndsvd(X, n_components, random_state=random_state)[1].astype(np.float64)
         return _filled(T, random), rows
     coarse = svd.SVDSettings(n_components, hide_singular_values=False, tol=0.03, max_iter=20, seed=random_state)
-    found = yield from svd.svd_program(X, coarse)
-    rights, strengths = found.public["components"], found.public["singular_values"]
+    outcome = yield from svd.svd_program(X, coarse)
+    rights, strengths = outcome.public["components"], outcome.public["singular_values"]
     lefts = np.asarray(X @ rights.T.astype(X.dtype), dtype=np.float64)
     parts = yield Sum(
         positive=np.square(np.maximum(lefts, 0)).sum(axis=0), negative=np.square(np.minimum(lefts, 0)).sum(axis=0)

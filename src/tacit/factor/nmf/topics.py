@@ -60,13 +60,13 @@ def topics_of(moments: CentredMoments, n_components: int, random_state: int) -> 
             np.maximum(covariance, 0.0),
         ):  # the second if too little is above the noise for all topics
             if positive.any():
-                found = NMF(size, random_state=random_state).fit(positive * scale[:, None]).components_
-                if found.any(axis=1).all():
+                topics = NMF(size, random_state=random_state).fit(positive * scale[:, None]).components_
+                if topics.any(axis=1).all():
                     break
     T = np.zeros((n_components, features))
-    T[:size, columns] = found
+    T[:size, columns] = topics
     others = np.delete(np.arange(features), columns)
-    weights = nnls(found.T, moments.mean[columns])[0]
+    weights = nnls(topics.T, moments.mean[columns])[0]
     T[:size, others] = np.outer(weights / max(float(weights @ weights), TINY), moments.mean[others])
     if with_mean:
         T[-1] = moments.mean / max(float(np.linalg.norm(moments.mean)), TINY)

@@ -69,11 +69,11 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
 
     def _learned(self, outcome: Outcome) -> Self:
         """Take over what a run of `_program` found."""
-        found = outcome.public
-        self.components_ = found["components"].astype(outcome.private["dtype"])
-        self.n_iter_, self.residual_ = found["n_iter"], found["residual"]
-        if "singular_values" in found:
-            self.singular_values_ = found["singular_values"].astype(outcome.private["dtype"])
+        result = outcome.public
+        self.components_ = result["components"].astype(outcome.private["dtype"])
+        self.n_iter_, self.residual_ = result["n_iter"], result["residual"]
+        if "singular_values" in result:
+            self.singular_values_ = result["singular_values"].astype(outcome.private["dtype"])
         return self
 
     def _settings(self, alone: bool) -> SVDSettings:

@@ -96,11 +96,11 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         scores = Table(rows).times(self.components_.T)
         return scores - self.scaled(self.mean_[None]) @ self.components_.T if self._centred else scores
 
-    def _learned(self, found: Any) -> None:
+    def _learned(self, result: Any) -> None:
         """Take over what the program found."""
-        self.components_, self.count_ = found["components"], found["count"]
-        self._set_mean(found["mean"])
-        self._set_values(found["values"])
+        self.components_, self.count_ = result["components"], result["count"]
+        self._set_mean(result["mean"])
+        self._set_values(result["values"])
 
     def _note_about(self, rows: Any) -> None:
         """Note concerns about the columns, and about what the components explain of some of the rows."""
@@ -183,8 +183,8 @@ def components_program(X: Any, settings: dict[str, Any], *, centred: bool, split
     The public part has ``components``, ``values`` (the mean square of the rows along them, 0 for a direction that did not rise
     above the noise), ``mean``, ``count`` and ``spread``.
     """
-    found = yield from centred_moments_program(X, split=split, **settings)
-    moments: CentredMoments = found.public["moments"]
+    outcome = yield from centred_moments_program(X, split=split, **settings)
+    moments: CentredMoments = outcome.public["moments"]
     components, values = moments.vectors, moments.values
     if not centred:
         components, values = uncentred(moments)
@@ -196,9 +196,9 @@ def uncentred(moments: CentredMoments) -> tuple[Floats, Floats]:
     """Return the leading directions of covariance plus mean times mean, which is the second moment, and their values."""
     above = moments.values > 0
     factor = np.vstack([moments.mean, np.sqrt(moments.values[above])[:, None] * moments.vectors[above]])
-    _, lengths, found = np.linalg.svd(factor, full_matrices=False)
+    _, lengths, rotated = np.linalg.svd(factor, full_matrices=False)
     size = len(moments.values)
-    directions = np.vstack([found, moments.vectors[~above]])[:size]
+    directions = np.vstack([rotated, moments.vectors[~above]])[:size]
     # what is not above the noise is made orthogonal to what is
     basis, triangle = np.linalg.qr(directions.T)
     directions = (basis * np.where(np.diag(triangle) < 0, -1.0, 1.0)).T
@@ -398,9 +398,9 @@ class PrivatePCR(RegressorMixin, PrivateComponents):  # type: ignore[misc]
             coefficients, constant = plain.score_coef_, float(plain.intercept_ + plain.mean_ @ plain.coef_)
         else:
             program = regression_program(rows, scaled, self._settings())
-            found = self._run((X, targets), program, self._plan(REGRESSION_SPLIT)).public
-            self._learned(found)
-            coefficients, constant = found["coefficients"], found["constant"]
+            result = self._run((X, targets), program, self._plan(REGRESSION_SPLIT)).public
+            self._learned(result)
+            coefficients, constant = result["coefficients"], result["constant"]
         half = (high - low) / 2
         self.score_coef_, self.intercept_ = coefficients * half, float(low + (constant + 1) * half)
         if not math.isinf(self.epsilon):
@@ -435,13 +435,13 @@ def regression_program(X: Any, targets: NDArray[np.float64], settings: dict[str,
 
     The public part has ``coefficients`` and ``constant`` beside what `components_program` finds; targets are in [-1, 1].
     """
-    found = yield from components_program(X, settings, centred=True, split=REGRESSION_SPLIT)
-    components, values, row_norm = found.public["components"], found.public["values"], settings["row_norm"]
+    outcome = yield from components_program(X, settings, centred=True, split=REGRESSION_SPLIT)
+    components, values, row_norm = outcome.public["components"], outcome.public["values"], settings["row_norm"]
     # a direction that did not rise above the noise has about as much of the spread as any other
-    unknown = float((values == 0).mean()) * len(values) / components.shape[1] * found.public["spread"] ** 2
+    unknown = float((values == 0).mean()) * len(values) / components.shape[1] * outcome.public["spread"] ** 2
     length = max(SCORE_LENGTHS * math.sqrt(float(values.sum()) + unknown), LEAST_SPREAD * row_norm)
     rows = clip_rows(X, row_norm)
-    scores = clip_rows(Table(rows).times(components.T) - found.public["mean"] @ components.T, length) / length
+    scores = clip_rows(Table(rows).times(components.T) - outcome.public["mean"] @ components.T, length) / length
     design = np.hstack([np.ones((len(scores), 1)), scores])
     total = yield Sum(
         gram=pack(design.T @ design),
@@ -452,10 +452,10 @@ def regression_program(X: Any, targets: NDArray[np.float64], settings: dict[str,
         units=len(scores),
     )
     size = design.shape[1]
-    count = max(float(found.public["count"]), 1.0)
+    count = max(float(outcome.public["count"]), 1.0)
     # the noise of the products is known, and so is what their noise may do to the solution if components explain little
     ridge = semicircle_edge(total.noise["gram"], size) + total.noise["moment"] ** 2 * size / count / EXPLAINED
     gram = nearest_semidefinite(unpack(total["gram"], size))
     gram += np.diag(np.append(1.0, np.full(size - 1, ridge)))
     solution = np.linalg.solve(gram, total["moment"])
-    return Outcome({**found.public, "coefficients": solution[1:] / length, "constant": float(solution[0])})
+    return Outcome({**outcome.public, "coefficients": solution[1:] / length, "constant": float(solution[0])})

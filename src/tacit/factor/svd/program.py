@@ -97,9 +97,9 @@ def svd_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | No
     """
     if settings.power:
         return (yield from power_program(X, settings, mean=mean))
-    found = by_arpack(X, mean, settings.n_components, settings.tol, settings.seed) if settings.alone else None
-    if found is not None:
-        return _outcome(X, settings, *found)
+    decomposition = by_arpack(X, mean, settings.n_components, settings.tol, settings.seed) if settings.alone else None
+    if decomposition is not None:
+        return _outcome(X, settings, *decomposition)
     rows = CentredRows(X, mean)
     k, features = settings.n_components, rows.table.shape[1]
     start = first_directions(features, min(k + settings.oversample, features), settings.seed)
@@ -165,8 +165,8 @@ def pca_program(X: Any, settings: SVDSettings) -> Program:
     total = yield Sum(columns=column_sums(X), count=[X.shape[0]])
     count = float(total["count"][0])
     mean = total.columns / count
-    found = yield from svd_program(X, settings, mean=mean)
-    return Outcome(public={**found.public, "mean": mean, "count": round(count)}, private=found.private)
+    outcome = yield from svd_program(X, settings, mean=mean)
+    return Outcome(public={**outcome.public, "mean": mean, "count": round(count)}, private=outcome.private)
 
 
 def column_sums(X: Any) -> NDArray[np.float64]:

@@ -30,16 +30,16 @@ def regression_program(X: Any, y: NDArray[np.float64], settings: SVDSettings) ->
     total = yield Sum(columns=column_sums(X), count=[X.shape[0]], target=[float(y.sum())])
     count = float(total["count"][0])
     mean, target_mean = total.columns / count, float(total.target[0]) / count
-    found = yield from svd_program(X, settings, mean=mean)
+    outcome = yield from svd_program(X, settings, mean=mean)
     k = settings.n_components
-    scores = CentredRows(X, mean).scores(found.public["components"].T)
+    scores = CentredRows(X, mean).scores(outcome.public["components"].T)
     normal = np.concatenate([(scores.T @ scores).ravel(), scores.T @ (y - target_mean)])
     answer = yield (NormedSum if settings.hide_singular_values else Sum)(normal=normal)
     square, moment = answer.normal[: k * k].reshape(k, k), answer.normal[k * k :]
     # a component without variance has no scores to regress on: the least-norm solution gives it none
     coefficients = np.linalg.lstsq((square + square.T) / 2, moment, rcond=1e-12)[0]
     learned = {"coefficients": coefficients, "target_mean": target_mean, "mean": mean, "count": round(count)}
-    return Outcome(public={**found.public, **learned}, private=found.private)
+    return Outcome(public={**outcome.public, **learned}, private=outcome.private)
 
 
 def checked_targets(estimator: Any, X: Any, y: Any) -> NDArray[np.float64]:

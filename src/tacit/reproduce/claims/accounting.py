@@ -49,8 +49,10 @@ def ermis_sampled_zcdp(run: Run) -> Outcome:
             (by_epochs, "the formula with T = epochs"),
             (by_steps, "the formula with T = steps"),
         ):
-            found = "the stated epsilon does not hold" if cost(noise) > epsilon else "more noise than needed, by chance"
-            remark = f"sigma {noise:.2f}: {found}."
+            verdict = (
+                "the stated epsilon does not hold" if cost(noise) > epsilon else "more noise than needed, by chance"
+            )
+            remark = f"sigma {noise:.2f}: {verdict}."
             rows.append(Row((title, source), epsilon, (cost(noise),), "lower", remark, 3))
         sound = gaussian_noise_multiplier(epsilon, delta, steps=steps, sampling_rate=rate)
         rows.append(Row((title, "sound"), epsilon, (cost(sound),), "lower", f"sigma {sound:.2f}.", 3))

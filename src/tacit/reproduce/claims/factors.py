@@ -114,12 +114,12 @@ def mugdho_items(run: Run) -> Outcome:
     changes, elsewhere = [], []
     for _ in range(run.pick(400, 30)):
         # the released users are the same in both runs: the proof's query is the gradient, given what was released before
-        found = [_gradients(table, rated, own, users) for table, own in zip((V, other), profiles, strict=True)]
-        change = found[1][1] - found[0][1]
+        gradients = [_gradients(table, rated, own, users) for table, own in zip((V, other), profiles, strict=True)]
+        change = gradients[1][1] - gradients[0][1]
         changes.append(float(np.linalg.norm(change)) / 4.0)
         elsewhere.append(float(np.linalg.norm(change[1:])) / 4.0)
-        profiles = [own - step * gradient for own, (gradient, _) in zip(profiles, found, strict=True)]
-        users = users - step * (found[0][1] + sigma * draw.normal(size=users.shape))
+        profiles = [own - step * gradient for own, (gradient, _) in zip(profiles, gradients, strict=True)]
+        users = users - step * (gradients[0][1] + sigma * draw.normal(size=users.shape))
     iterations = tuple(float(number + 1) for number in range(len(changes)))
     rows = (
         Row(

@@ -27,7 +27,7 @@ def thapa_test_labels(run: Run) -> Outcome:
     Training rows have two classes that differ. The test rows' classes are drawn at random, whatever the rows are, so an honest
     AUC is 0.5.
     """
-    found: dict[str, list[float]] = {"by their labels (thesis)": [], "without labels": []}
+    scores: dict[str, list[float]] = {"by their labels (thesis)": [], "without labels": []}
     for seed in range(run.seed, run.seed + run.pick(5, 1)):
         draw = np.random.default_rng(seed)
         labels = draw.integers(0, 2, 1000)
@@ -42,7 +42,7 @@ def thapa_test_labels(run: Run) -> Outcome:
                 ("by their labels (thesis)", model.transform_with_labels(rows[test], labels[test])),
                 ("without labels", model.transform(rows[test])),
             ):
-                found[label].append(classifier_scores(released, labels[train], shown, labels[test], "logistic-l1")[1])
+                scores[label].append(classifier_scores(released, labels[train], shown, labels[test], "logistic-l1")[1])
     rows_of = tuple(
         Row(
             (f"test rows changed {label}",),
@@ -52,7 +52,7 @@ def thapa_test_labels(run: Run) -> Outcome:
             "Test classes are random; above 0.5, the change gives them away.",
             3,
         )
-        for label, values in found.items()
+        for label, values in scores.items()
     )
     return Outcome(
         (SideBySide("AUC if nothing leaks, and as measured", ("test rows",), rows_of, ("fair", "measured"), True),),

@@ -48,11 +48,11 @@ def _arrays(train: Path, test: Path) -> Digits:
         )
 
 
-def _check(found: Digits) -> str:
+def _check(digits: Digits) -> str:
     return (
         ""
-        if (len(found.train), len(found.test)) == (60_000, 10_000)
-        else f"{len(found.train)} and {len(found.test)} images"
+        if (len(digits.train), len(digits.test)) == (60_000, 10_000)
+        else f"{len(digits.train)} and {len(digits.test)} images"
     )
 
 

@@ -26,8 +26,8 @@ class Faces(Undisclosed):
 
 def read_pgm(folder: Path) -> Faces:
     """Read a folder of PGM files, as CBCL is published."""
-    found = read_pictures(folder)
-    return Faces(found.X, found.shape)
+    pictures = read_pictures(folder)
+    return Faces(pictures.X, pictures.shape)
 
 
 def read_yale_mat(path: Path) -> Faces:
@@ -50,8 +50,8 @@ def _stored(path: Path) -> NDArray[np.float64]:
 
 
 def _count(rows: int, columns: int) -> Callable[[Any], str]:
-    def check(found: Faces) -> str:
-        return "" if found.X.shape == (rows, columns) else f"{found.X.shape[0]} pictures of {found.X.shape[1]} pixels"
+    def check(faces: Faces) -> str:
+        return "" if faces.X.shape == (rows, columns) else f"{faces.X.shape[0]} pictures of {faces.X.shape[1]} pixels"
 
     return check
 

@@ -72,8 +72,8 @@ def _parquet(path: Path) -> RatingTriples:
 
 
 def _has(users: int, items: int, ratings: int) -> object:
-    def check(found: RatingTriples) -> str:
-        got = (*found.shape, len(found.ratings))
+    def check(loaded: RatingTriples) -> str:
+        got = (*loaded.shape, len(loaded.ratings))
         return "" if got == (users, items, ratings) else f"{got[0]} users, {got[1]} items and {got[2]} ratings"
 
     return check
@@ -122,12 +122,14 @@ data_set(
 )
 
 
-def slice_of(found: RatingTriples, *, user_range: tuple[int, int], item_least: int) -> RatingTriples:
+def slice_of(all_ratings: RatingTriples, *, user_range: tuple[int, int], item_least: int) -> RatingTriples:
     """Return the ratings of users and items with enough of them, as the paper conditions its slices."""
-    by_item = np.bincount(found.items)
-    found = found.those(by_item[found.items] > item_least)
-    by_user = np.bincount(found.users)
-    return found.those((by_user[found.users] > user_range[0]) & (by_user[found.users] < user_range[1]))
+    by_item = np.bincount(all_ratings.items)
+    all_ratings = all_ratings.those(by_item[all_ratings.items] > item_least)
+    by_user = np.bincount(all_ratings.users)
+    return all_ratings.those(
+        (by_user[all_ratings.users] > user_range[0]) & (by_user[all_ratings.users] < user_range[1])
+    )
 
 
 def read_anime(path: Path) -> RatingTriples:
@@ -136,8 +138,8 @@ def read_anime(path: Path) -> RatingTriples:
 
     with reading(path, "ratings", pl.exceptions.PolarsError):
         frame = pl.read_csv(path, columns=["user_id", "anime_id", "rating"]).filter(pl.col("rating") > 0)
-    found = triples(frame["user_id"].to_numpy(), frame["anime_id"].to_numpy(), frame["rating"].to_numpy(), (1, 10))
-    return slice_of(found, user_range=(200, 2500), item_least=100)
+    rated = triples(frame["user_id"].to_numpy(), frame["anime_id"].to_numpy(), frame["rating"].to_numpy(), (1, 10))
+    return slice_of(rated, user_range=(200, 2500), item_least=100)
 
 
 def _anime_part(path: Path) -> RatingTriples:
@@ -145,9 +147,9 @@ def _anime_part(path: Path) -> RatingTriples:
 
     with reading(path, "ratings", pl.exceptions.PolarsError):
         frame = pl.read_parquet(path, columns=["user", "item", "rating"]).filter(pl.col("rating") > 0)
-    found = triples(frame["user"].to_numpy(), frame["item"].to_numpy(), frame["rating"].to_numpy(), (1, 10))
+    rated = triples(frame["user"].to_numpy(), frame["item"].to_numpy(), frame["rating"].to_numpy(), (1, 10))
     # three tenths of every user's ratings: the limits of the slice in the same proportion
-    return slice_of(found, user_range=(60, 750), item_least=30)
+    return slice_of(rated, user_range=(60, 750), item_least=30)
 
 
 data_set(

@@ -69,8 +69,8 @@ def _songs_like(_folder: DataFolder) -> Regression:
 
 
 def _size(columns: int) -> object:
-    def check(found: Regression) -> str:
-        return "" if found.X.shape[1] == columns else f"{found.X.shape[1]} features"
+    def check(loaded: Regression) -> str:
+        return "" if loaded.X.shape[1] == columns else f"{loaded.X.shape[1]} features"
 
     return check
 

@@ -49,7 +49,7 @@ data_set(
         "UCLAF, a tensor of 164 users, 168 locations and 5 activities with two side matrices",
         "https://github.com/vwz/UCLAF",
         (Layout(("aaai10.uclaf.data.mat",), _uclaf_mat), Layout(("tensors/uclaf.npz",), _uclaf_npz)),
-        check=lambda found: "" if found.links.shape == (164, 168, 5) else f"a tensor of shape {found.links.shape}",
+        check=lambda loaded: "" if loaded.links.shape == (164, 168, 5) else f"a tensor of shape {loaded.links.shape}",
     )
 )
 
@@ -141,10 +141,10 @@ data_set(
             Layout(("ml-10M100K/tags.dat", "ml-10M100K/movies.dat"), _tags_dat),
             Layout(("tensors/ml10m_tags.parquet", "tensors/ml10m_movies.parquet"), _tags_parquet),
         ),
-        check=lambda found: (
+        check=lambda loaded: (
             ""
-            if (found.sizes["user"], found.sizes["movie"]) == (4009, 7601)
-            else f"{found.sizes['user']} users and {found.sizes['movie']} movies"
+            if (loaded.sizes["user"], loaded.sizes["movie"]) == (4009, 7601)
+            else f"{loaded.sizes['user']} users and {loaded.sizes['movie']} movies"
         ),
     )
 )

@@ -96,8 +96,8 @@ def read_posts(folder: Path) -> Corpus:
 
 
 def _has(documents: int, terms: int | None = None) -> Callable[[Any], str]:
-    def check(found: Corpus) -> str:
-        rows, columns = found.counts.shape
+    def check(corpus: Corpus) -> str:
+        rows, columns = corpus.counts.shape
         fits = rows == documents and terms in (None, columns)
         return "" if fits else f"{rows} documents and {columns} terms"
 
@@ -243,8 +243,8 @@ def _headlines_csv(path: Path) -> Headlines:
     return Headlines(tuple(frame["title"]), tuple(frame["category"]))
 
 
-def _enough(found: Headlines) -> str:
-    counts = {name: found.categories.count(name) for name in "betm"}
+def _enough(headlines: Headlines) -> str:
+    counts = {name: headlines.categories.count(name) for name in "betm"}
     return "" if min(counts.values()) >= HEADLINES_EACH else f"{min(counts.values())} headlines of one category"
 
 

@@ -136,10 +136,10 @@ def figure_7_1(run: Run) -> Outcome:
     for epsilon in run.each(run.pick((1.0, 0.1, 0.05), (1.0,))):
         curves = []
         for protect in ("site", "user"):
-            found = [
+            scores = [
                 [central(_two(run, seed), epsilon, n, protect=protect, seed=seed) for n in passes] for seed in run.seeds
             ]
-            curves.append(Curve.of(f"CDP ({protect})", passes, found))
+            curves.append(Curve.of(f"CDP ({protect})", passes, scores))
         figures.append(
             Figure(
                 f"Figure 7.1, epsilon {epsilon:g}", "data passes", "log-likelihood of a held-out cell", tuple(curves)
@@ -161,8 +161,8 @@ def figure_7_2(run: Run) -> Outcome:
     passes = run.pick((10, 50, 100, 200, 400), (2, 4))
     curves = []
     for method in run.each(METHODS):
-        found = [[score(method, _two(run, seed), 0.1, n, seed) for n in passes] for seed in run.seeds]
-        curves.append(Curve.of(method, passes, found))
+        scores = [[score(method, _two(run, seed), 0.1, n, seed) for n in passes] for seed in run.seeds]
+        curves.append(Curve.of(method, passes, scores))
     return Outcome(
         figures=(Figure("Figure 7.2, epsilon 0.1", "data passes", "log-likelihood of a held-out cell", tuple(curves)),)
     )
@@ -181,11 +181,11 @@ def figure_7_3(run: Run) -> Outcome:
     epsilons = run.pick((0.05, 0.1, 1.0, math.inf), (1.0, math.inf))
     curves = []
     for method in run.each(METHODS):
-        found = [
+        scores = [
             [score(method, _two(run, seed), epsilon, run.pick(120, 3), seed) for epsilon in epsilons]
             for seed in run.seeds
         ]
-        curves.append(Curve.of(method, range(len(epsilons)), found))
+        curves.append(Curve.of(method, range(len(epsilons)), scores))
     ticks = tuple("NP" if math.isinf(epsilon) else f"{epsilon:g}" for epsilon in epsilons)
     figure = Figure("Figure 7.3", "epsilon", "log-likelihood of a held-out cell", tuple(curves), ticks=ticks)
     return Outcome(figures=(figure,))
@@ -205,12 +205,12 @@ def figure_7_4(run: Run) -> Outcome:
     size = run.pick(100, 15)
     curves = []
     for method in run.each(METHODS):
-        found = []
+        scores = []
         for seed in run.seeds:
             sites = make(seed, (size,) * max(numbers), run.pick(50, 12))
             parts = [Sites(sites.tables[:n], sites.seen[:n]) for n in numbers]
-            found.append([score(method, part, 0.1, run.pick(120, 3), seed) for part in parts])
-        curves.append(Curve.of(method, numbers, found))
+            scores.append([score(method, part, 0.1, run.pick(120, 3), seed) for part in parts])
+        curves.append(Curve.of(method, numbers, scores))
     return Outcome(
         figures=(Figure("Figure 7.4, epsilon 0.1", "sites N", "log-likelihood of a held-out cell", tuple(curves)),)
     )

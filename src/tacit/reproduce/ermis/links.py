@@ -69,22 +69,26 @@ def relations(
     """
     tucker, tensor = model.startswith("Tucker"), (data.links > 0) * 1.0 if links is None else links
     names = ("user", "place", "activity", *(["core"] if tucker else []))
-    found = [Relation(tensor, TUCKER if tucker else CP, names, observed=observed, divergence=divergence, name="links")]
+    coupled = [
+        Relation(tensor, TUCKER if tucker else CP, names, observed=observed, divergence=divergence, name="links")
+    ]
     if "coupled" not in model and model != "PCLAF":
-        return found
+        return coupled
 
     def side(name: str, table: Any, einsum: str, factors: tuple[str, str], seen: Any = "all") -> Relation:
         phi = 1.0 if plain else DISPERSIONS.get(name, 30.0)
         return Relation(table, einsum, factors, observed=seen, divergence=divergence, dispersion=phi, name=name)
 
-    found.append(side("visits", (data.visits > 0) * 1.0, "ir,vr->iv", ("user", "visited")))
+    coupled.append(side("visits", (data.visits > 0) * 1.0, "ir,vr->iv", ("user", "visited")))
     place = "js,fs->jf" if tucker else "jr,fr->jf"
-    found.append(side("features", (data.features > 0) * 1.0, place, ("place", "feature")))
+    coupled.append(side("features", (data.features > 0) * 1.0, place, ("place", "feature")))
     if model == "PCLAF":
         known = data.users >= 0
-        found.append(side("friends", np.maximum(data.users, 0.0), "ir,ur->iu", ("user", "other user"), known))
-        found.append(side("activities", np.maximum(data.activities, 0.0), "kr,ar->ka", ("activity", "other activity")))
-    return found
+        coupled.append(side("friends", np.maximum(data.users, 0.0), "ir,ur->iu", ("user", "other user"), known))
+        coupled.append(
+            side("activities", np.maximum(data.activities, 0.0), "kr,ar->ka", ("activity", "other activity"))
+        )
+    return coupled
 
 
 def predictions(
@@ -128,13 +132,13 @@ def _areas(
 ) -> tuple[float, ...]:
     data = run.data["uclaf"]
     links = data.links > 0
-    found = []
+    areas = []
     for seed, known in _hidden(run, missing):
         euclid = divergence == "euclid"  # a Gamma prior makes Euclid worse: 0.80 instead of 0.93 at 40% on split 0
         given = relations(data, model, divergence, known, plain=plain or euclid)
         scores = predictions(run, given, seed, prior=not plain and not euclid, best=plain, **fit)
-        found.append(float(roc_auc_score(links[~known], scores[~known])))
-    return tuple(found)
+        areas.append(float(roc_auc_score(links[~known], scores[~known])))
+    return tuple(areas)
 
 
 @item(
@@ -258,11 +262,11 @@ def figure_6_3(run: Run) -> Outcome:
             f"Figure 6.3: {caption}",
             "users without a known link",
             "AUC",
-            tuple(Curve.of(model, (0, 1), np.transpose(found[model])) for model in models),
+            tuple(Curve.of(model, (0, 1), np.transpose(areas[model])) for model in models),
             ticks=tuple(map(str, counts)),
             bars=True,
         )
-        for caption, found in (
+        for caption, areas in (
             ("all links of the hidden users", whole),
             ("which of the hidden users, within a place and activity", apart),
         )

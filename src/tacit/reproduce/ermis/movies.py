@@ -97,13 +97,13 @@ def rmse(predicted: Floats, truth: Floats) -> float:
 
 def triples_of(run: Run, name: str, most_users: int | None = None, most_movies: int | None = None) -> RatingTriples:
     """Return the ratings, of the users and movies with most ratings if there are limits; fewer in a quick run."""
-    found: RatingTriples = run.data[name]
+    rated: RatingTriples = run.data[name]
     users, movies = run.pick((most_users, most_movies), (120, 60))
-    for numbers, most in ((found.items, movies), (found.users, users)):
+    for numbers, most in ((rated.items, movies), (rated.users, users)):
         if most is not None:
             kept = np.argsort(-np.bincount(numbers), kind="stable")[:most]
-            found = found.those(np.isin(numbers if numbers.size == found.ratings.size else found.users, kept))
-    return found
+            rated = rated.those(np.isin(numbers if numbers.size == rated.ratings.size else rated.users, kept))
+    return rated
 
 
 def split(given: RatingTriples, seed: int, *, by: str, n_sites: int = 10) -> Split:
@@ -164,18 +164,18 @@ def table_7_7(run: Run) -> Outcome:
         ("film", "movies split, as in the printed shapes"),
     ):
         data = [split(given, seed, by=by) for seed in run.seeds]
-        found: dict[tuple[str, float, int], tuple[float, ...]] = {}
+        errors: dict[tuple[str, float, int], tuple[float, ...]] = {}
         wanted = dict.fromkeys((protect, epsilon) for _, protect, epsilon in TABLE_7_7)
         for protect, epsilon in run.each(run.pick(tuple(wanted), tuple(wanted)[:2])):
             for n_sites in numbers:
-                found[protect, epsilon, n_sites] = tuple(error(one, n_sites, epsilon, protect) for one in data)
+                errors[protect, epsilon, n_sites] = tuple(error(one, n_sites, epsilon, protect) for one in data)
         rows = []
         for (method, protect, epsilon), printed in TABLE_7_7.items():
             for n_sites, paper in zip(SITES, printed, strict=True):
-                if (protect, epsilon, n_sites) in found:
+                if (protect, epsilon, n_sites) in errors:
                     shown = "NP" if method == "NP" else f"{method} ({protect}-level)"
                     label = (shown, "-" if math.isinf(epsilon) else f"{epsilon:g}", str(n_sites))
-                    rows.append(Row(label, paper, found[protect, epsilon, n_sites], "lower", _why(paper), 2))
+                    rows.append(Row(label, paper, errors[protect, epsilon, n_sites], "lower", _why(paper), 2))
         tables.append(SideBySide(f"Table 7.7, RMSE, {caption}", ("method", "epsilon", "N"), tuple(rows)))
         for epsilon in (1.0, 0.1):
             curves = []
@@ -183,8 +183,8 @@ def table_7_7(run: Run) -> Outcome:
                 if one == epsilon:
                     curves.append(Curve(f"thesis, {method} {protect}", tuple(map(float, SITES)), printed, dashed=True))
             for protect in ("site", "user"):
-                if (protect, epsilon, numbers[0]) in found:
-                    values = np.transpose([found[protect, epsilon, n_sites] for n_sites in numbers])
+                if (protect, epsilon, numbers[0]) in errors:
+                    values = np.transpose([errors[protect, epsilon, n_sites] for n_sites in numbers])
                     curves.append(Curve.of(f"ours, {protect}", numbers, values))
             figures.append(Figure(f"Figure 7.13, epsilon {epsilon:g}, {caption}", "sites N", "RMSE", tuple(curves)))
     return Outcome(tuple(tables), tuple(figures), verdicts=(CONTRADICTION,))
@@ -260,22 +260,22 @@ def table_7_2(run: Run) -> Outcome:
     parts = [(name, epsilon) for name in TABLE_7_2 for epsilon in TABLE_7_2[name]]
     for name, epsilon in run.each(run.pick(parts, parts[1:6:4])):
         given = triples_of(run, name, 1000, 600)
-        found: dict[tuple[str, int], list[float]] = {}
+        errors: dict[tuple[str, int], list[float]] = {}
         for seed in run.seeds:
             tables, seen, held = _dense(given, seed, 2)
             for site in (0, 1):
                 central = _central_error(
                     tables, seen, held, epsilon, "user" if name == "movielens-1m" else "site", site=site
                 )
-                found.setdefault(("CDP", site), []).append(central)
+                errors.setdefault(("CDP", site), []).append(central)
                 for method, own in (("LDP1", None), ("LDP2", site)):
                     value = _local_error(run, tables, seen, held, epsilon, own=own, site=site)
-                    found.setdefault((method, site), []).append(value)
+                    errors.setdefault((method, site), []).append(value)
         for place, (method, site) in enumerate(itertools.product(("CDP", "LDP1", "LDP2"), (0, 1))):
             label = (name, "NP" if math.isinf(epsilon) else f"{epsilon:g}", method, f"X{site + 1}")
             paper = TABLE_7_2[name][epsilon][place]
             rows.append(
-                Row(label, paper, tuple(found[method, site]), "lower" if name == "movielens-1m" else None, SMALL, 3)
+                Row(label, paper, tuple(errors[method, site]), "lower" if name == "movielens-1m" else None, SMALL, 3)
             )
     return Outcome((SideBySide("Table 7.2, RMSE", ("data", "epsilon", "method", "site"), tuple(rows)),))
 
@@ -296,14 +296,14 @@ def table_7_3(run: Run) -> Outcome:
     rows, figures = [], []
     for name, printed in run.each(tuple(TABLE_7_3.items())):
         given = triples_of(run, name, 1000, 600)
-        found: dict[tuple[str, int], list[float]] = {}
+        errors: dict[tuple[str, int], list[float]] = {}
         for seed in run.seeds:
             tables, seen, held = _dense(given, seed, 10)
             for n_sites in numbers:
                 some = (tables[:n_sites], seen[:n_sites], held[:n_sites])
-                found.setdefault(("CDP", n_sites), []).append(_central_error(*some, 1.0, "site", site=0))
+                errors.setdefault(("CDP", n_sites), []).append(_central_error(*some, 1.0, "site", site=0))
                 for method, own in (("LDP1", None), ("LDP2", 0)):
-                    found.setdefault((method, n_sites), []).append(_local_error(run, *some, 1.0, own=own, site=0))
+                    errors.setdefault((method, n_sites), []).append(_local_error(run, *some, 1.0, own=own, site=0))
         curves = []
         for method in ("CDP", "LDP1", "LDP2"):
             for n_sites in numbers:
@@ -314,13 +314,13 @@ def table_7_3(run: Run) -> Outcome:
                     Row(
                         label,
                         paper,
-                        tuple(found[method, n_sites]),
+                        tuple(errors[method, n_sites]),
                         "lower" if name == "movielens-1m" else None,
                         remark,
                         3,
                     )
                 )
-            curves.append(Curve.of(f"ours, {method}", numbers, np.transpose([found[method, n] for n in numbers])))
+            curves.append(Curve.of(f"ours, {method}", numbers, np.transpose([errors[method, n] for n in numbers])))
             curves.append(Curve(f"thesis, {method}", tuple(map(float, range(2, 11))), printed[method], dashed=True))
         figures.append(Figure(f"Figure 7.6, {name}, epsilon 1", "sites N", "RMSE", tuple(curves)))
     table = SideBySide("Table 7.3, RMSE of X1, epsilon 1", ("data", "method", "N"), tuple(rows))
@@ -349,14 +349,14 @@ def figure_7_5(run: Run) -> Outcome:
             ("zCDP (thesis)", {"method": "published", "composition": "zcdp"}),
             ("gradients, sound accounting", {"method": "sgld"}),
         ):
-            found = [
+            errors = [
                 [
                     error(one, 1, 0.1, "user", rounds=max(round(n / rate), 1), sampling_rate=rate, **settings)
                     for n in passes
                 ]
                 for one in data
             ]
-            curves.append(Curve.of(label, passes, found))
+            curves.append(Curve.of(label, passes, errors))
         level = np.repeat([[error(one, 1, 0.1, "user")] for one in data], len(passes), axis=1)
         curves.append(Curve.of("moments (tacit)", passes, level, dashed=True))
         figures.append(Figure(f"Figure 7.5a, {name}, epsilon 0.1", "data passes", "RMSE", tuple(curves)))
@@ -418,12 +418,12 @@ def table_7_6(run: Run) -> Outcome:
     }
     rows, curves = [], []
     for name, (method, remark) in run.each(tuple(methods.items())):
-        found = {epsilon: tuple(method(one, epsilon) for one in data) for epsilon in run.pick(epsilons, epsilons[::2])}
-        for epsilon, values in found.items():
+        errors = {epsilon: tuple(method(one, epsilon) for one in data) for epsilon in run.pick(epsilons, epsilons[::2])}
+        for epsilon, values in errors.items():
             label = ("MovieLens", name, "NP" if math.isinf(epsilon) else f"{epsilon:g}")
             rows.append(Row(label, TABLE_7_6[name][epsilons.index(epsilon)], values, "lower", remark, 3))
-        shown = [epsilon for epsilon in found if not math.isinf(epsilon)]
-        curves.append(Curve.of(name, shown, np.transpose([found[epsilon] for epsilon in shown])))
+        shown = [epsilon for epsilon in errors if not math.isinf(epsilon)]
+        curves.append(Curve.of(name, shown, np.transpose([errors[epsilon] for epsilon in shown])))
     figure = Figure("Figures 7.5b and 7.12: MovieLens, one site", "epsilon", "RMSE", tuple(curves), log_x=True)
     caption = "Table 7.6, RMSE, of the 2000 users and 1200 movies with most ratings; Flickr is in Table 7.8"
     return Outcome((SideBySide(caption, ("data", "method", "epsilon"), tuple(rows)),), (figure,))

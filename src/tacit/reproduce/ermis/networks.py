@@ -91,7 +91,7 @@ def _score(run: Run, name: str, epsilon: float, seed: int, **more: Any) -> float
 )
 def table_8_1(run: Run) -> Outcome:
     """Table 8.1, page 125: all four rows for both data sets, by sound accounting; then digits at the epsilons that hold."""
-    found: dict[tuple[str, str, float], tuple[float, ...]] = {}
+    accuracies: dict[tuple[str, str, float], tuple[float, ...]] = {}
     rows = []
     for name in run.each(("digits", "mnist")):
         for (data, row), printed in TABLE_8_1.items():
@@ -99,13 +99,15 @@ def table_8_1(run: Run) -> Outcome:
                 continue
             for epsilon, paper in list(zip(EPSILONS, printed, strict=True))[: run.pick(3, 1)]:
                 method = SOUND[row]
-                if (name, method, epsilon) not in found:
+                if (name, method, epsilon) not in accuracies:
                     seeds = run.seeds if name == "digits" else run.seeds[:1]
-                    found[name, method, epsilon] = tuple(
+                    accuracies[name, method, epsilon] = tuple(
                         _score(run, name, epsilon, seed, method=method) for seed in seeds
                     )
                 remark = _remark(name, epsilon)
-                rows.append(Row((name, row, f"{epsilon:g}"), paper, found[name, method, epsilon], "higher", remark, 4))
+                rows.append(
+                    Row((name, row, f"{epsilon:g}"), paper, accuracies[name, method, epsilon], "higher", remark, 4)
+                )
     return Outcome(
         (SideBySide("Table 8.1, accuracy", ("data", "method", "epsilon"), tuple(rows)), _at_real_epsilon(run))
     )
@@ -146,8 +148,10 @@ def _by_epochs(run: Run, name: str, lines: dict[str, tuple[float, dict[str, Any]
     curves = []
     for label, (epsilon, settings) in lines.items():
         seeds = run.seeds if name == "digits" else run.seeds[:1]
-        found = [[_by_pixels(run, name, epsilon, seed, epochs=part, **settings) for part in epochs] for seed in seeds]
-        curves.append(Curve.of(label, epochs, found))
+        accuracies = [
+            [_by_pixels(run, name, epsilon, seed, epochs=part, **settings) for part in epochs] for seed in seeds
+        ]
+        curves.append(Curve.of(label, epochs, accuracies))
     return Figure(caption, "epochs", "test accuracy", tuple(curves))
 
 

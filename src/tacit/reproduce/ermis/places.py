@@ -90,7 +90,7 @@ def _split(run: Run, name: str, seed: int) -> Split:
         often &= np.isin(tags.tags[:, 1], np.argsort(-np.bincount(tags.tags[:, 1]))[: run.pick(2000, 100)])
         columns = [np.unique(column, return_inverse=True) for column in tags.tags[often].T]
         ones = np.stack([places for _, places in columns], axis=1)
-        shape = tuple(len(found) for found, _ in columns)
+        shape = tuple(len(labels) for labels, _ in columns)
         zeros = without_a_link(ones, shape, draw)
         features = np.zeros((shape[1], tags.sizes["genre"]))
         mine = np.isin(tags.topics[:, 0], columns[1][0])
@@ -129,19 +129,19 @@ def table_7_8(run: Run) -> Outcome:
     rows, figures = [], []
     for name, printed in TABLE_7_8.items():
         data = [_split(run, name, seed) for seed in run.seeds]
-        found: dict[tuple[float, str, int], tuple[float, ...]] = {}
+        errors: dict[tuple[float, str, int], tuple[float, ...]] = {}
         for epsilon, model in run.each(run.pick(tuple(printed), tuple(printed)[2:5:2])):
             for place, n_sites in enumerate(numbers):
                 values = tuple(_error(name, one, n_sites, epsilon, model) for one in data)
-                found[epsilon, model, n_sites] = values
+                errors[epsilon, model, n_sites] = values
                 label = (name, "NP" if math.isinf(epsilon) else f"{epsilon:g}", model, str(n_sites))
                 rows.append(Row(label, printed[epsilon, model][place], values, None, CODING, 2))
         if not run.quick:
             models = ("Model-1", "Model-2", "Model-3")
-            by_sites = tuple(Curve.of(m, numbers, np.transpose([found[1.0, m, n] for n in numbers])) for m in models)
+            by_sites = tuple(Curve.of(m, numbers, np.transpose([errors[1.0, m, n] for n in numbers])) for m in models)
             figures.append(Figure(f"Figure 7.14, {name}, epsilon 1", "sites N", "RMSE", by_sites))
             order = EPSILONS[::-1]
-            by_epsilon = tuple(Curve.of(m, range(4), np.transpose([found[e, m, 10] for e in order])) for m in models)
+            by_epsilon = tuple(Curve.of(m, range(4), np.transpose([errors[e, m, 10] for e in order])) for m in models)
             ticks = ("0.1", "1", "10", "NP")
             figures.append(
                 Figure(f"Figure 7.15, {name}, N = 10", "epsilon", "RMSE", by_epsilon, ticks=ticks, bars=True)
@@ -163,14 +163,14 @@ def figure_7_11(run: Run) -> Outcome:
     ticks, order = ("0.1", "1", "10", "NP"), EPSILONS[::-1]
     figures = []
     for name in run.each(("movielens-1m", "uclaf", "flickr")):
-        found = []
+        errors = []
         for seed in run.seeds:
             if name == "movielens-1m":
                 ratings = rating_split(triples_of(run, name, 2000, 1200), seed, by="user")
-                found.append([rating_error(ratings, 2, epsilon, "user") for epsilon in order])
+                errors.append([rating_error(ratings, 2, epsilon, "user") for epsilon in order])
             else:
                 data = _split(run, name, seed)
-                found.append([_error(name, data, 2, epsilon, "Model-2") for epsilon in order])
-        curves = (Curve.of("ours, user-level", range(4), found),)
+                errors.append([_error(name, data, 2, epsilon, "Model-2") for epsilon in order])
+        curves = (Curve.of("ours, user-level", range(4), errors),)
         figures.append(Figure(f"Figure 7.11, {name}, N = 2", "epsilon", "RMSE", curves, ticks=ticks, bars=True))
     return Outcome(figures=tuple(figures))

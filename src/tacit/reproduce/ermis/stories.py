@@ -136,13 +136,13 @@ def _scores(
 
 def precision_at(users: Cells, scores: NDArray[np.float64], links: NDArray[np.float64]) -> float:
     """Return the mean fraction of links among a user's ten best hidden cells; users with fewer hidden links are left out."""
-    found = []
+    precisions = []
     for user in np.unique(users):
         mine = users == user
         if links[mine].sum() >= TOP and mine.sum() > TOP:
             best = np.argsort(-scores[mine], kind="stable")[:TOP]
-            found.append(links[mine][best].mean())
-    return float(np.mean(found)) if found else float("nan")
+            precisions.append(links[mine][best].mean())
+    return float(np.mean(precisions)) if precisions else float("nan")
 
 
 @item(
@@ -160,12 +160,12 @@ def tables_6_3_and_6_4(run: Run) -> Outcome:
     areas, precisions = [], []
     for (cost, task), printed in run.each(tuple(TABLE_6_3.items())):
         for place, (missing, model) in enumerate(((0.4, "CP"), (0.4, "Tucker"), (0.9, "CP"), (0.9, "Tucker"))):
-            found = [_scores(run, task, model, COSTS[cost], missing, seed) for seed in run.seeds]
+            scores = [_scores(run, task, model, COSTS[cost], missing, seed) for seed in run.seeds]
             label = (task, cost, f"{missing:.0%}")
-            areas.append(Row((*label, model), printed[place], tuple(area for area, _ in found), None, STANDS_IN, 3))
+            areas.append(Row((*label, model), printed[place], tuple(area for area, _ in scores), None, STANDS_IN, 3))
             if model == "CP":
                 paper = TABLE_6_4[cost, task][place // 2]
-                precisions.append(Row(label, paper, tuple(precision for _, precision in found), None, STANDS_IN, 4))
+                precisions.append(Row(label, paper, tuple(precision for _, precision in scores), None, STANDS_IN, 4))
     return Outcome(
         (
             SideBySide("Table 6.3, AUC", ("task", "cost", "hidden", "model"), tuple(areas)),

@@ -127,7 +127,7 @@ def figure_7_8(run: Run) -> Outcome:
     for caption, (values, name) in run.each(tuple(panels.items())):
         curves = []
         for composition in ("zcdp", "sound"):
-            found = []
+            errors = []
             for seed in run.seeds:
                 made = make(run, seed, 2)
                 line = []
@@ -136,9 +136,9 @@ def figure_7_8(run: Run) -> Outcome:
                     if run.quick:
                         settings["epochs"] = 0.2
                     line.append(score(made, 1.0, composition=composition, seed=seed, **settings))
-                found.append(line)
+                errors.append(line)
             curves.append(
-                Curve.of("zCDP (thesis)" if composition == "zcdp" else "sound accounting", values[:few], found)
+                Curve.of("zCDP (thesis)" if composition == "zcdp" else "sound accounting", values[:few], errors)
             )
         figures.append(
             Figure(
@@ -202,7 +202,7 @@ def table_7_5(run: Run) -> Outcome:
     keys = [*TABLE_7_5, *(("sound", protect, epsilon) for protect in ("site", "user") for epsilon in (10.0, 1.0, 0.1))]
     for key in run.each(run.pick(keys, keys[:: len(keys) // 3])):
         composition, protect, epsilon = key
-        found = []
+        errors = []
         for place, n_sites in enumerate(numbers):
             settings: dict[str, Any] = {"n_sites": n_sites, "epochs": _epochs(run)}
             if composition != "NP":
@@ -218,8 +218,8 @@ def table_7_5(run: Run) -> Outcome:
                 str(n_sites),
             )
             rows.append(Row(label, paper, ours, None, OTHER_SCALE if paper is not None else "Not in the thesis.", 3))
-            found.append(ours)
-        lines[key] = Curve.of(f"{shown} {protect}".strip(), numbers, np.transpose(found))
+            errors.append(ours)
+        lines[key] = Curve.of(f"{shown} {protect}".strip(), numbers, np.transpose(errors))
     caption = "Table 7.5: log-likelihood; the paper's in 1e5, ours the mean of a held-out cell"
     at_one = tuple(curve for (_, _, epsilon), curve in lines.items() if epsilon == 1.0 or math.isinf(epsilon))
     by_budget = tuple(

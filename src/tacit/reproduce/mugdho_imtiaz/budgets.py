@@ -58,8 +58,8 @@ def figures_1_6(run: Run) -> Outcome:
                 "iteration",
                 "RMSE",
                 tuple(
-                    Curve.of(label(budget), range(rounds), [fit.curve for fit in found], dashed=math.isinf(budget))
-                    for budget, found in fits.items()
+                    Curve.of(label(budget), range(rounds), [fit.curve for fit in repeated], dashed=math.isinf(budget))
+                    for budget, repeated in fits.items()
                 ),
             )
         )

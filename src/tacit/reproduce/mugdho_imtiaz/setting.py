@@ -44,19 +44,19 @@ class Data(Undisclosed):
 
 def prepared(run: Run, name: str, users: int | None = None) -> Data:
     """Return the ratings of at most `users` users, drawn at random, divided."""
-    found: RatingTriples = run.data[name]
+    rated: RatingTriples = run.data[name]
     draw = np.random.default_rng(run.seed)
     limit = run.pick(users, 60)
-    if limit is not None and limit < found.shape[0]:
-        kept = np.zeros(found.shape[0], dtype=bool)
-        kept[draw.permutation(found.shape[0])[:limit]] = True
-        found = found.those(kept[found.users])
+    if limit is not None and limit < rated.shape[0]:
+        kept = np.zeros(rated.shape[0], dtype=bool)
+        kept[draw.permutation(rated.shape[0])[:limit]] = True
+        rated = rated.those(kept[rated.users])
     if run.quick:
-        found = found.those(found.items < np.quantile(found.items, 0.3))
-    held = draw.random(len(found.ratings)) < 0.1
-    held &= np.isin(found.users, found.users[~held]) & np.isin(found.items, found.items[~held])
-    parts = [RatingTriples(found.users[m], found.items[m], found.ratings[m], found.rating_range) for m in (~held, held)]
-    return Data(SETS[name], parts[0], parts[1], found.rating_range)
+        rated = rated.those(rated.items < np.quantile(rated.items, 0.3))
+    held = draw.random(len(rated.ratings)) < 0.1
+    held &= np.isin(rated.users, rated.users[~held]) & np.isin(rated.items, rated.items[~held])
+    parts = [RatingTriples(rated.users[m], rated.items[m], rated.ratings[m], rated.rating_range) for m in (~held, held)]
+    return Data(SETS[name], parts[0], parts[1], rated.rating_range)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

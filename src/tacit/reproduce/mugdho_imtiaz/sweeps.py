@@ -41,18 +41,18 @@ def swept(run: Run, values: Sequence[float], fit: Callable[[float, float, int], 
 
 
 def drawn(
-    found: Sweep, values: Sequence[float], data: Data, x_label: str, numbers: Sequence[int], log_x: bool
+    sweep: Sweep, values: Sequence[float], data: Data, x_label: str, numbers: Sequence[int], log_x: bool
 ) -> list[Figure]:
     """Draw RMSE (first number), overall epsilon (second), and both (third), by a parameter."""
 
     def points(budget: float, of: Callable[[Fit], float]) -> np.ndarray:
-        return np.array([[of(fit) for fit in fits] for fits in found[budget]]).T
+        return np.array([[of(fit) for fit in fits] for fits in sweep[budget]]).T
 
     def rmse(budget: float) -> Curve:
         ends = np.minimum(points(budget, lambda fit: float(fit.curve[-1])), 10.0)  # diverged fits are cut off at 10
         return Curve.of(label(budget), values, ends, dashed=math.isinf(budget))
 
-    private = [budget for budget in found if math.isfinite(budget)]
+    private = [budget for budget in sweep if math.isfinite(budget)]
 
     def spent(budget: float, *, right: bool = False) -> Curve:
         costs = points(budget, lambda fit: overall(budget, fit.steps))
@@ -62,7 +62,7 @@ def drawn(
     middle = private[len(private) // 2]
     return [
         Figure(
-            f"Figure {numbers[0]}, {data.title}: RMSE by {x_label}", x_label, "RMSE", tuple(map(rmse, found)), log_x
+            f"Figure {numbers[0]}, {data.title}: RMSE by {x_label}", x_label, "RMSE", tuple(map(rmse, sweep)), log_x
         ),
         Figure(
             f"Figure {numbers[1]}, {data.title}: overall epsilon by {x_label}",
@@ -99,13 +99,13 @@ def figures_7_18(run: Run) -> Outcome:
     verdicts = []
     for place, name in enumerate(run.each(list(SETS))):
         data = prepared(run, name, USERS)
-        found = swept(
+        sweep = swept(
             run,
             values,
             lambda n, budget, seed, data=data: published(data, budget, rounds, seed, n=int(n), tol=TOLERANCE),  # type: ignore[misc]
         )
-        figures += drawn(found, values, data, "dimension n", (7 + place, 10 + place, 13 + place), True)
-        times = [[1000 * fit.seconds for fit in fits] for fits in found[math.inf]]
+        figures += drawn(sweep, values, data, "dimension n", (7 + place, 10 + place, 13 + place), True)
+        times = [[1000 * fit.seconds for fit in fits] for fits in sweep[math.inf]]
         figures.append(
             Figure(
                 f"Figure {16 + place}, {data.title}: milliseconds of one iteration by n",
@@ -115,7 +115,7 @@ def figures_7_18(run: Run) -> Outcome:
                 True,
             )
         )
-        plain = [float(np.mean([fit.curve[-1] for fit in fits])) for fits in found[math.inf]]
+        plain = [float(np.mean([fit.curve[-1] for fit in fits])) for fits in sweep[math.inf]]
         verdicts.append(
             f"{data.title}: without privacy the RMSE of the fitted ratings falls from {plain[0]:.3f} at n = {values[0]} to "
             f"{plain[-1]:.3f} at n = {values[-1]}; an iteration takes {np.mean(times[-1]) / np.mean(times[0]):.1f} times as long."
@@ -140,14 +140,14 @@ def figures_19_27(run: Run) -> Outcome:
     verdicts = []
     for place, name in enumerate(run.each(list(SETS))):
         data = prepared(run, name, USERS)
-        found = swept(
+        sweep = swept(
             run,
             values,
             lambda mu, budget, seed, data=data: published(data, budget, rounds, seed, n=20, mu=mu, tol=TOLERANCE),  # type: ignore[misc]
         )
-        figures += drawn(found, values, data, "step size mu", (19 + place, 22 + place, 25 + place), True)
-        middle = sorted(budget for budget in found if math.isfinite(budget))[0]
-        steps = [round(float(np.mean([fit.steps for fit in fits]))) for fits in found[middle]]
+        figures += drawn(sweep, values, data, "step size mu", (19 + place, 22 + place, 25 + place), True)
+        middle = sorted(budget for budget in sweep if math.isfinite(budget))[0]
+        steps = [round(float(np.mean([fit.steps for fit in fits]))) for fits in sweep[middle]]
         verdicts.append(
             f"{data.title}: at {label(middle)} the fit stops after {', '.join(map(str, steps))} iterations for mu = "
             f"{', '.join(f'{value:g}' for value in values)}; the overall epsilon follows their number, as the paper says."

@@ -41,8 +41,8 @@ def embedding(counts: Any) -> NDArray[np.float64]:
     together.data = np.maximum(information, 0.0)
     size = min(DIMENSIONS, counts.shape[1] - 1)
     vectors, values, _ = svds(together.tocsr(), k=size, random_state=0)
-    found: NDArray[np.float64] = vectors * np.sqrt(values)
-    return found
+    embedded: NDArray[np.float64] = vectors * np.sqrt(values)
+    return embedded
 
 
 def embedded_coherence(T: NDArray[np.float64], vectors: NDArray[np.float64]) -> float:
@@ -162,22 +162,22 @@ def figure_10(run: Run) -> Outcome:
     case = texts(run)["guardian"]()
     ranks = run.pick(tuple(range(4, 17)), (3, 4))
     vectors = embedding(case.counts)
-    found: dict[str, list[list[float]]] = {"word vectors": [], "c_npmi": []}
+    coherences: dict[str, list[list[float]]] = {"word vectors": [], "c_npmi": []}
     for rank in run.each(ranks):
         fits = [
             NMF(rank, max_iter=run.pick(60, 3), init="random", random_state=seed).fit(case.X).components_
             for seed in run.seeds
         ]
-        found["word vectors"].append([embedded_coherence(T, vectors) for T in fits])
-        found["c_npmi"].append([float(topic_coherence(T, case.counts).mean()) for T in fits])
-    best = {name: ranks[int(np.argmax(np.mean(values, axis=1)))] for name, values in found.items()}
+        coherences["word vectors"].append([embedded_coherence(T, vectors) for T in fits])
+        coherences["c_npmi"].append([float(topic_coherence(T, case.counts).mean()) for T in fits])
+    best = {name: ranks[int(np.argmax(np.mean(values, axis=1)))] for name, values in coherences.items()}
     return Outcome(
         figures=(
             Figure(
                 "Mean coherence by number of topics",
                 "number of topics K",
                 "mean coherence",
-                tuple(Curve.of(name, ranks, np.array(values).T) for name, values in found.items()),
+                tuple(Curve.of(name, ranks, np.array(values).T) for name, values in coherences.items()),
             ),
         ),
         verdicts=(

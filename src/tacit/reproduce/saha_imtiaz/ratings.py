@@ -52,8 +52,8 @@ def rmse(X: Any, H: NDArray[np.float64], T: NDArray[np.float64]) -> float:
 )
 def table_4(run: Run) -> Outcome:
     """Fit users x movies, with zeros for missing ratings, and measure the error of the same ratings."""
-    found: RatingTriples = run.data["movielens-1m"]
-    stars = csr_array((found.ratings, (found.users, found.items)), shape=found.shape)
+    rated: RatingTriples = run.data["movielens-1m"]
+    stars = csr_array((rated.ratings, (rated.users, rated.items)), shape=rated.shape)
     if run.quick:
         stars = stars[:300, :200].tocsr()
         stars = stars[np.flatnonzero(np.diff(stars.indptr) > 0)]

@@ -38,39 +38,39 @@ def _scores(
                 rows, y, shown, truth, classifier, kernel_rows=run.pick(3000, 300), random_state=seed
             )
 
-    found: dict[str, list[tuple[float, float]]] = {LABELLED: [], HONEST: [], NOISE: [], "original": []}
+    scores: dict[str, list[tuple[float, float]]] = {LABELLED: [], HONEST: [], NOISE: [], "original": []}
     original = score(train, test)
     for target in targets:
         noise = AdditiveNoise(target_distortion=target, random_state=seed).fit(train)
-        found[NOISE].append(score(noise.transform(train), noise.transform(test)))
-        found["original"].append(original)
+        scores[NOISE].append(score(noise.transform(train), noise.transform(test)))
+        scores["original"].append(original)
         try:
             ours = CorrelationAware(eta=ETA, form=form, target_distortion=target, random_state=seed)
             released = ours.fit_transform(train, y)
-            found[HONEST].append(score(released, ours.transform(test)))
-            found[LABELLED].append(score(released, ours.transform_with_labels(test, truth)))
+            scores[HONEST].append(score(released, ours.transform(test)))
+            scores[LABELLED].append(score(released, ours.transform_with_labels(test, truth)))
         except InvalidInputError:
-            found[HONEST].append((np.nan, np.nan))
-            found[LABELLED].append((np.nan, np.nan))
-    return {label: np.array(values) for label, values in found.items()}
+            scores[HONEST].append((np.nan, np.nan))
+            scores[LABELLED].append((np.nan, np.nan))
+    return {label: np.array(values) for label, values in scores.items()}
 
 
 def _against_distortion(run: Run, classifier: str, caption: str, *, form: str = "class") -> Outcome:
     targets = run.pick(DISTORTIONS, (0.4,))
     figures, rows = [], []
     for name in run.each(run.pick(CLASSIFIED, CLASSIFIED[-1:])):
-        found = [_scores(run, name, classifier, form, seed, targets) for seed in run.seeds]
+        scores = [_scores(run, name, classifier, form, seed, targets) for seed in run.seeds]
         for place, quantity in enumerate(("misclassification rate", "AUC")):
             curves = []
-            for label in found[0]:
-                values = np.array([one[label][:, place] for one in found])
+            for label in scores[0]:
+                values = np.array([one[label][:, place] for one in scores])
                 reached = ~np.isnan(values).any(axis=0)
                 if reached.any():
                     curves.append(Curve.of(label, np.array(targets)[reached].tolist(), values[:, reached]))
             figures.append(Figure(f"{caption}: {TITLES[name]}, {quantity}", "VD", quantity, tuple(curves)))
         at = min(targets, key=lambda target: abs(target - 0.4))
-        for label in found[0]:
-            values = np.array([one[label][targets.index(at), 1] for one in found])
+        for label in scores[0]:
+            values = np.array([one[label][targets.index(at), 1] for one in scores])
             rows.append(
                 Row((TITLES[name], label), None, tuple(values), None, "The thesis draws curves without numbers.", 3)
             )

@@ -277,7 +277,7 @@ def _sparsified(run: Run) -> list[list[list[tuple[float, float]]]]:
     A = numbers(run, "yeast")[: run.pick(None, 200)]
     A = A[:, np.ptp(A, axis=0) > 0]
     labels = {seed: _clusters(A, 10, seed, run.pick(50, 2)) for seed in run.seeds}
-    found = []
+    lines = []
     for line in run.each(run.pick(TABLE_4_3, TABLE_4_3[1:3])):
         cells = []
         for threshold, (target, _) in zip(THRESHOLDS, line, strict=True):
@@ -286,8 +286,8 @@ def _sparsified(run: Run) -> list[list[list[tuple[float, float]]]]:
                 released = _stopped(A, target, labels[seed], threshold, seed, run.pick(500, 20))
                 pairs.append((value_difference(A, released), _from_centroids(A, released, labels[seed])))
             cells.append(pairs)
-        found.append(cells)
-    return found
+        lines.append(cells)
+    return lines
 
 
 @item(
@@ -302,9 +302,9 @@ def _sparsified(run: Run) -> list[list[list[tuple[float, float]]]]:
 )
 def table_4_3(run: Run) -> Outcome:
     """Table 4.3 and Figure 4.6, page 63: Algorithm 3 as printed, stopped at the thesis's distortions."""
-    found = _sparsified(run)
+    measured = _sparsified(run)
     rows = []
-    for line, cells in zip(TABLE_4_3, found, strict=False):
+    for line, cells in zip(TABLE_4_3, measured, strict=False):
         for threshold, (target, accuracy), pairs in zip(THRESHOLDS, line, cells, strict=True):
             reached = np.mean([vd for vd, _ in pairs])
             remark = "Algorithm 3 as printed, from a random start" + (
@@ -317,8 +317,8 @@ def table_4_3(run: Run) -> Outcome:
     curves = tuple(
         Curve.of(
             "CNMF" if threshold == 0 else f"threshold {threshold:g}",
-            [float(np.mean([vd for vd, _ in cells[place]])) for cells in found],
-            np.transpose([[value for _, value in cells[place]] for cells in found]),
+            [float(np.mean([vd for vd, _ in cells[place]])) for cells in measured],
+            np.transpose([[value for _, value in cells[place]] for cells in measured]),
         )
         for place, threshold in enumerate(THRESHOLDS)
     )

@@ -95,7 +95,7 @@ def figures_3_1_to_3_4(run: Run) -> Outcome:
         A = _rows(run, name, 150 if name == "iris" else YEAST_ROWS)
         curves = []
         for kind in ("not in a cluster", "in a cluster"):
-            found = np.array(
+            distortions = np.array(
                 [
                     [
                         _Task(
@@ -106,10 +106,10 @@ def figures_3_1_to_3_4(run: Run) -> Outcome:
                     for seed in run.seeds
                 ]
             )
-            done = np.isfinite(found)
+            done = np.isfinite(distortions)
             means = [
                 float(column[kept].mean()) if kept.any() else float(most)
-                for column, kept in zip(found.T, done.T, strict=True)
+                for column, kept in zip(distortions.T, done.T, strict=True)
             ]
             curves.append(Curve(kind, tuple(map(float, counts)), tuple(means)))
             reached = max([count for count, kept in zip(counts, done.T, strict=True) if kept.any()], default=0)
@@ -156,7 +156,7 @@ def figures_3_5_to_3_8(run: Run) -> Outcome:
         A = _rows(run, name, run.pick(150 if name == "iris" else YEAST_ROWS, 60))
         curves = []
         for label, order in (("from alpha 0.9", CLASSES[::-1]), ("from alpha 0.1", CLASSES)):
-            found = dict.fromkeys(CLASSES, 0)
+            counts = dict.fromkeys(CLASSES, 0)
             for seed in range(run.seed, run.seed + runs):
                 task = _Task(A, CLUSTERS[name], moved // 2, moved // 2, seed)
                 first = next(
@@ -164,8 +164,8 @@ def figures_3_5_to_3_8(run: Run) -> Outcome:
                     None,
                 )
                 if first is not None:
-                    found[first] += 1
-            curves.append(Curve(label, tuple(range(9)), tuple(map(float, found.values()))))
+                    counts[first] += 1
+            curves.append(Curve(label, tuple(range(9)), tuple(map(float, counts.values()))))
         figures.append(
             Figure(
                 f"{TITLES[name]} data with p = {moved}, {runs} runs",

@@ -30,6 +30,6 @@ def weighted(run: Run, name: str, terms: int | None = None) -> tuple[Any, Any]:
 
 def rating_matrix(run: Run) -> Any:
     """Return users x movies of MovieLens 1M."""
-    found = run.data["movielens-1m"]
-    X = csr_array((found.ratings, (found.users, found.items)), shape=found.shape)
+    rated = run.data["movielens-1m"]
+    X = csr_array((rated.ratings, (rated.users, rated.items)), shape=rated.shape)
     return X[:300, :200].tocsr() if run.quick else X

@@ -42,18 +42,18 @@ def figure_5(run: Run) -> Outcome:
     }
     sizes = run.pick(SIZES, (0.1, 0.333))
     for title, measure in run.each(list(panels.items())):
-        found = [measure(seed) for seed in run.seeds]
+        gains = [measure(seed) for seed in run.seeds]
         figures.append(
             Figure(
                 f"Figure 5, {title}",
                 "party size (fraction of the rows)",
                 "error lower than alone (%)",
-                tuple(Curve.of(name, sizes, [values[name] for values in found]) for name in found[0]),
+                tuple(Curve.of(name, sizes, [values[name] for values in gains]) for name in gains[0]),
                 log_x=True,
             )
         )
-        noisy = float(np.mean([values[f"private, epsilon = {EPSILONS[0]:g}"] for values in found], axis=0)[0])
-        plain = float(np.mean([values["PD-SVD"] for values in found], axis=0)[0])
+        noisy = float(np.mean([values[f"private, epsilon = {EPSILONS[0]:g}"] for values in gains], axis=0)[0])
+        plain = float(np.mean([values["PD-SVD"] for values in gains], axis=0)[0])
         said.append(
             f"{title}: the smallest party gains {plain:+.1f}% by joining and {noisy:+.1f}% with epsilon = {EPSILONS[0]:g} for "
             "each row of all parties together."

@@ -127,7 +127,7 @@ def rating_gains(run: Run) -> Figure:
                 & np.isin(triples.col, triples.col[~held & inside])
                 & np.isin(triples.row, triples.row[~held])
             )
-            errors = [_rmse(found, triples, test) for found in (own, model)]
+            errors = [_rmse(fitted, triples, test) for fitted in (own, model)]
             gained.append(100 * (1 - errors[1] / errors[0]))
         lines.append(Curve(f"k = {rank}", sizes, tuple(gained)))
     caption = "Figure 4b: ratings, MovieLens 1M; held-out ratings of movies that the party knows"

@@ -50,7 +50,7 @@ def table_2(run: Run) -> Outcome:
     for name, size in run.each(cases):
         X = tables[name]()
         model = NMF(run.pick(RANK, 2), init="random", max_iter=run.pick(10, 2))
-        found = ksdp(
+        measured = ksdp(
             model,
             X,
             chosen(X, documents, run.seed),
@@ -59,10 +59,10 @@ def table_2(run: Run) -> Outcome:
             size=max(int(size * X.shape[0]), 8),
             jobs=1,
         )
-        remark = f"{len(found.flagged)} of {documents} documents are flagged after Holm's correction; " + (
+        remark = f"{len(measured.flagged)} of {documents} documents are flagged after Holm's correction; " + (
             "ratings that are missing are zeros here." if name == "recommender" else "the e-mail differs."
         )
-        rows.append(Row((name, f"{size:g}"), PAPER[name][size], tuple(found.pi.tolist()), remark=remark, decimals=3))
+        rows.append(Row((name, f"{size:g}"), PAPER[name][size], tuple(measured.pi.tolist()), remark=remark, decimals=3))
     caption = f"p-value, mean over {documents} documents (n), {samples} runs each way, k = {RANK}"
     return Outcome(
         (SideBySide(caption, ("data", "party size"), tuple(rows)),),
@@ -73,9 +73,9 @@ def table_2(run: Run) -> Outcome:
     )
 
 
-def mean_p(found: KSDP) -> float:
+def mean_p(measured: KSDP) -> float:
     """Return the mean over the documents of the smallest p-value over the statistics."""
-    return float(found.pi.mean())
+    return float(measured.pi.mean())
 
 
 @item(
@@ -115,8 +115,8 @@ def figure_6(run: Run) -> Outcome:
                 ("singular values revealed", False, svd_statistics),
             ):
                 model = SVD(rank, hide_singular_values=hide, tol=1e-6)
-                found = ksdp(model, X, documents_of, statistics=[statistic], samples=samples, size=count, jobs=1)
-                lines[label].append(mean_p(found))
+                measured = ksdp(model, X, documents_of, statistics=[statistic], samples=samples, size=count, jobs=1)
+                lines[label].append(mean_p(measured))
         figures.append(
             Figure(
                 f"{title}: mean smallest p-value, {documents} documents, {samples} runs each way",

@@ -34,8 +34,8 @@ MEASURES = ("error / nnsvd", "coherence (c_npmi)", "perplexity / nnsvd")
 def joint(parts: list[Any], init: str, rank: int, sweeps: int, seed: int) -> NDArray[np.float64]:
     """Return the dictionary of a joint fit of all parties."""
     models = [NMF(rank, init=init, max_iter=sweeps, tol=0, random_state=seed) for _ in parts]
-    found = run_together([model._program(part) for model, part in zip(models, parts, strict=True)], Clear())
-    return np.asarray(found[0].public["T"])
+    outcomes = run_together([model._program(part) for model, part in zip(models, parts, strict=True)], Clear())
+    return np.asarray(outcomes[0].public["T"])
 
 
 def best_of(parts: list[Any], rows: Any, rank: int, sweeps: int, seed: int) -> NDArray[np.float64]:
@@ -77,7 +77,7 @@ def perplexity(counts: Any, rows: Any, T: NDArray[np.float64]) -> float:
 def table_1(run: Run) -> Outcome:
     """Every start is followed by the same number of sweeps over all parties' documents; random 2x by twice as many."""
     rank, sweeps = run.pick(RANK, 3), run.pick(SWEEPS, 2)
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in PAPER}
+    errors: dict[str, list[tuple[float, ...]]] = {name: [] for name in PAPER}
     cases = list(
         itertools.product(
             run.pick(list(CORPORA), ["reuters"]), run.pick(PARTIES, (3,)), run.pick(FRACTIONS, (0.1,)), run.seeds
@@ -104,10 +104,10 @@ def table_1(run: Run) -> Outcome:
             numbers[name] = np.array([error(rows, T), coherence, perplexity(counts[test], X[test], T)])
         scale = np.array([numbers["nnsvd"][0], 1.0, numbers["nnsvd"][2]])
         for name, measured in numbers.items():
-            found[name].append(tuple(measured / scale))
+            errors[name].append(tuple(measured / scale))
     lines = []
     base = PAPER["nnsvd"]
-    for name, values in found.items():
+    for name, values in errors.items():
         for place, measure in enumerate(MEASURES):
             ratio = PAPER[name][place] / (base[place] if place != 1 else 1)
             ours = tuple(value[place] for value in values)
@@ -122,8 +122,8 @@ def table_1(run: Run) -> Outcome:
         (SideBySide(caption, ("start", "measure"), tuple(lines)),),
         verdicts=(
             "The paper's conclusion holds: PD-NMF-Init is as good as nnsvd, and better than random and best of M."
-            if float(np.mean([value[0] for value in found["PD-NMF-Init"]]))
-            < float(np.mean([v[0] for v in found["random"]]))
+            if float(np.mean([value[0] for value in errors["PD-NMF-Init"]]))
+            < float(np.mean([v[0] for v in errors["random"]]))
             else "Here PD-NMF-Init is not better than a random start.",
         ),
     )

@@ -417,9 +417,9 @@ class LocalCountFactorization(SavedModel):
 
 def count_list(counts: Any, observed: Any) -> CountList:
     """Return true counts as a list of their observed cells."""
-    found = listed_counts(counts, observed)
-    if found is not None:
-        return found
+    listed = listed_counts(counts, observed)
+    if listed is not None:
+        return listed
     table = checked_counts(counts)
     mask = checked_mask(observed, table.shape)
     return CountList(np.argwhere(mask), table[mask], table.shape)

@@ -77,13 +77,13 @@ class NoisyCounts:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what is released, with its guarantee, to a file that `NoisyCounts.load` reads."""
-        found = self.listed()
+        listed = self.listed()
         with open(path, "wb") as file:
             np.savez_compressed(
                 file,
-                cells=found.cells,
-                values=found.values,
-                shape=np.array(found.shape),
+                cells=listed.cells,
+                values=listed.values,
+                shape=np.array(listed.shape),
                 scale=np.array(self.scale),
                 guarantee=np.array(json.dumps(self.guarantee.to_dict())),
             )

@@ -393,11 +393,15 @@ class CoupledFactorization(FittedFactors):
         begun = start(np.random.default_rng([check_seed(self.random_state), 0]))
         outcome = run(coupled_program(relations, begun, shared=shared, settings=short), Clear())
         counts = [relation.n_observed for relation in relations]
-        found = [max(2 * loss / count, 1e-12) for loss, count in zip(outcome.private["losses"], counts, strict=True)]
+        dispersions = [
+            max(2 * loss / count, 1e-12) for loss, count in zip(outcome.private["losses"], counts, strict=True)
+        ]
         # the mean divergence of rare counts is far below their dispersion, so that only the ratios are used
-        least = min((one for one, relation in zip(found, relations, strict=True) if relation.power == 1), default=1.0)
+        least = min(
+            (one for one, relation in zip(dispersions, relations, strict=True) if relation.power == 1), default=1.0
+        )
         weighed = []
-        for relation, one in zip(relations, found, strict=True):
+        for relation, one in zip(relations, dispersions, strict=True):
             weighed.append(copy.copy(relation))
             if not relation.has_dispersion:
                 weighed[-1].dispersion = min(one / least, MOST_DISPERSION) if relation.power == 1 else one

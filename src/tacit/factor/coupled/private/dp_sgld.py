@@ -255,8 +255,8 @@ def precisions(factor: Floats, hyper: tuple[float, float] | None) -> Floats | fl
     if hyper is None:
         return RIDGE
     shape, rate = hyper
-    found: Floats = (shape + len(factor) / 2) / (rate + (factor**2).sum(axis=0) / 2)
-    return found
+    means: Floats = (shape + len(factor) / 2) / (rate + (factor**2).sum(axis=0) / 2)
+    return means
 
 
 def solve_own(

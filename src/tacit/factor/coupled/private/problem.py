@@ -217,9 +217,9 @@ def _check_widths(
             if name not in shapes[site]:
                 continue
             axis = _row_axis(name, [*mine, *public])
-            found = (axis, tuple(size for place, size in enumerate(shapes[site][name]) if place != axis))
-            first = found if first is None else first
-            if found != first:
+            width = (axis, tuple(size for place, size in enumerate(shapes[site][name]) if place != axis))
+            first = width if first is None else first
+            if width != first:
                 raise InvalidInputError(
                     f"the same letters and ranks of the factor {name!r} at all sites",
                     words(f"other ones at {labels[site]}"),
