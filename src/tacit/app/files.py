@@ -17,6 +17,7 @@ from typing import Any
 from tacit.errors import InvalidInputError, parameter, words
 
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+"""Modes of what the app writes: only its own user may read it."""
 TABLES = (".csv", ".csv.gz", ".tsv", ".parquet")
 MATRICES = (".npz", ".npy", ".mtx")
 TEXT_LINES = (".jsonl",)

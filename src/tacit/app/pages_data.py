@@ -23,7 +23,9 @@ from tacit.data.schema import TableSchema
 from tacit.errors import InvalidInputError, TacitError, words
 
 DRAFT_SECONDS = 120
+"""Most time for a draft, in which a page waits: it reads all rows once. Set by hand."""
 MOST_ITEMS_LISTED = 200_000
+"""Longest list of items that a page takes over; far above the catalogues of the reported data sets. Set by hand."""
 LISTS = (".csv", ".csv.gz", ".tsv", ".parquet", ".txt")
 SCHEMAS = (".toml", ".json")
 HISTORIES = (RATINGS, CLICKS)

@@ -23,6 +23,7 @@ from tacit.parties.job import Job
 
 JOB = "job.toml"
 LARGEST_JOB = 4 << 20
+"""Most bytes of an uploaded job: 4 MB, as for any form; a job has a few kilobytes."""
 REVIEW_SECONDS = 120
 """A review rehearses the model on invented rows."""
 

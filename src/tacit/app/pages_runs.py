@@ -26,6 +26,7 @@ from tacit.errors import TacitError
 
 REPORT, VALUES = "report.html", "result.json"
 TRY_SECONDS = 60
+"""Most time in which a page waits for a fitted model to be applied to one example. Set by hand."""
 SHORT = {
     "rmse": "error of a rating (RMSE)",
     "mae": "mean absolute error (MAE)",

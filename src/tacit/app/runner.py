@@ -35,6 +35,7 @@ QUEUED, RUNNING, CANCELLING, DONE, FAILED, CANCELLED, INTERRUPTED = (
 )
 ENDED = (DONE, FAILED, CANCELLED, INTERRUPTED)
 POLL_SECONDS = 0.2
+"""Time between two looks at the runs: short enough that a page seems to react at once."""
 TICKETS = "tickets"
 """The folder with the forms that were sent."""
 LARGEST_OUTPUT = 1 << 20

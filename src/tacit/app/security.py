@@ -29,6 +29,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SESSION_SECONDS = 7 * 24 * 3600
+"""A browser signs in again after a week. Set by hand: convenience against the worth of a stolen cookie."""
 MOST_FORM_BYTES = 4 << 20
 """Of a form without a file; 200 columns with their categories are far below."""
 DRAINED = 2

@@ -15,6 +15,7 @@ from tacit.errors import InvalidInputError, words
 from tacit.privacy.ledger.store import canonical_json
 
 FORMAT = 1
+"""Version of the file; it is raised when a field changes its meaning."""
 PRIVATE, MADE_UP = "private", "made up"
 FOR_THE_HOLDER = (
     "For the holder of the data. The lower bounds were measured on the data without noise, so publishing this certificate is a "

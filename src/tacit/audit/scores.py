@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 SYNTHETIC_ROWS = 400
 """Rows that an attacker draws from a released table."""
 TINY = 1e-12
+"""Keeps divisors and arguments of logarithms above zero; far below any value that matters to a score."""
 
 
 def unit_scores(model: Any, data: Units, units: list[Any]) -> Floats:

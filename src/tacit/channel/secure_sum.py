@@ -59,6 +59,7 @@ SECRET_BYTES = 32
 """Length of seeds and of X25519 keys."""
 PRIME = 2**256 + 297  # the least prime above all secrets of 32 bytes
 SHARE_BYTES = 33
+"""A number below `PRIME`, which has 257 bits."""
 _SEALED_BYTES = 2 * SHARE_BYTES + 16
 _KEYS_BYTES = 2 * SECRET_BYTES
 _NUMBER = struct.Struct("<I")

@@ -16,7 +16,7 @@ LEDGER = typer.Option(None, envvar="TACIT_LEDGER", help="Ledger to charge; ledge
 MEMORY = typer.Option(
     None, help="Memory that a run may use, in GB; three quarters of this computer's if not given.", min=0.1
 )
-GIGABYTE = 2**30
+GIGABYTE = 2**30  # bytes
 
 
 def app(

@@ -19,6 +19,7 @@ LEDGER = typer.Option(
 )
 ONLY = typer.Option([], "--only", help="Run this attack only, as in --only 'white box'; may be repeated.")
 STAGES = 10
+"""Expected number of stages: preparation, the attacks that apply to a model, and planted bugs."""
 
 
 def audit(

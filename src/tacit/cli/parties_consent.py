@@ -22,7 +22,8 @@ JOB = typer.Argument(help="The job file.")
 DATA = typer.Option(
     None, help="This organisation's records, as for `join`: the review is then the one that `join` shows."
 )
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+"""In the units that an interval may have."""
 RUNS_FILE = "runs.txt"
 
 
@@ -73,9 +74,9 @@ def confirm(review: Callable[[], Review], *, yes: bool, quiet: bool) -> None:
 
 def seconds_of(text: str) -> float:
     """Read a time such as 90, 90s, 30m, 1h or 2d."""
-    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
+    number, unit = (text[:-1], text[-1]) if text[-1:] in SECONDS else (text, "s")
     try:
-        seconds = float(number) * UNITS[unit]
+        seconds = float(number) * SECONDS[unit]
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):

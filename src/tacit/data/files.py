@@ -67,6 +67,7 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 MARKS_OF_EMPTY_CELLS = ("NA", "N/A", "NaN", "nan", "null", "NULL")
 """What other programs write into an empty cell of a column of numbers. In a column of names, NA is a name."""
 LONGEST_FIRST_LINE = 1 << 20
+"""Most bytes that are read in search of the column names: 1 MB holds tens of thousands of names."""
 
 
 def read_frame(

@@ -28,6 +28,7 @@ from tacit.privacy.fingerprint import fingerprint
 
 CHECKPOINT = "checkpoint.db"
 CONNECT_SECONDS = 60.0
+"""Most time that a party waits for the others to connect, unless the caller says otherwise. Set by hand."""
 AGAIN_SECONDS = 0.3
 """Between two attempts."""
 PORT_SECONDS = 10.0

@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS rounds (
 CREATE TABLE IF NOT EXISTS opening (party INTEGER PRIMARY KEY, content BLOB NOT NULL);
 """
 PAGE_BYTES = 65536
-LABEL_BYTES = 16
+"""SQLite's largest page."""
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,13 @@ STEP, FREE, STOP, ALIVE, DONE = b"s", b"f", b"x", b"a", b"d"
 """Kinds of frames: part of a message of a step; chunk of the free stream that general computation uses; reason of a stop;
 sign of life; end of the party's work."""
 LABEL_BYTES = SEAL_BYTES = 16
+"""Both are 128 bits: a prefix of SHA-256 that names a step, and the tag of AES-GCM."""
 LENGTH_BYTES = 8
+"""Of the field with the length of a message."""
 NONCE_BYTES = 12
+"""The nonce of AES-GCM, 96 bits (NIST SP 800-38D)."""
 POLL_SECONDS = 0.05
+"""Time between two looks at what has arrived and at deadlines. Set by hand."""
 MOST_FRAMES = 4
 """Frames of steps that are read from a peer before they are asked for."""
 MOST_CHUNK_BYTES = 2**24

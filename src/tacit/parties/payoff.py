@@ -29,6 +29,7 @@ from tacit.parties.job import Job
 from tacit.parties.models import PartyData
 
 NORMAL_95 = 1.96
+"""Quantile of the normal distribution for an interval with a confidence of 95%."""
 LEAST_UNITS = 5
 """With fewer held-out units an interval means nothing, and none is stated."""
 OWN_FITS = 10

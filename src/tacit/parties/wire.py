@@ -39,9 +39,12 @@ OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 DIGEST_BYTES = 32
+"""Length of the digest of a job (SHA-256)."""
 LEFT_OUT = "the run goes on without this party"
 RETRY_SECONDS = 0.2
+"""Time between two attempts to reach a peer. Set by hand."""
 FLUSH_SECONDS = 2.0
+"""Most time in which the last messages may leave before the connection is closed. Set by hand."""
 
 
 class Receiver(Protocol):

@@ -37,8 +37,7 @@ from tacit.measure.ranking import divided_histories, ranking_scores
 from tacit.report.figures import frontier as frontier_figure
 from tacit.report.page import Report
 
-EPSILONS = (0.3, 1.0, 3.0, 10.0, 20.0)
-TEST_ROWS = 500
+EPSILONS, TEST_ROWS = (0.3, 1.0, 3.0, 10.0, 20.0), 500
 """The epsilons of the curve, and the number of synthetic rows that its errors are measured on. Set by hand."""
 MOST_ROWS = 20_000
 """Synthetic rows beyond this number take time and change little: the noise is small by then."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 COLUMNS_PER_FIGURE, ROWS_SHOWN, MEANS_SHOWN = 24, 200, 8
 """Most columns in a figure, and most rows and columns in a table of the report: more would not be readable."""
 ROWS_OF_PAIRS = 10
+"""The pairs of columns with the largest errors that the report lists."""
 HARDLY_BETTER = 0.8
 """Synthetic rows with more than this fraction of the error of shuffled columns keep hardly any relation. Set by hand."""
 RELATED = 1.5

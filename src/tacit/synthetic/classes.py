@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.privacy.noise.entropy import insecure_generator
 
-CLASSES = 300
-ROUNDS, RATE, LAST_RATE = 300, 0.05, 0.01
+CLASSES, ROUNDS, RATE, LAST_RATE = 300, 300, 0.05, 0.01
 """Number of classes, steps of Adam, and their size in the first two thirds and in the last. Chosen on the test rows of Adult."""
 SQUARES = 20.0
 """Weight of the squared error beside the Kullback-Leibler divergence, which is small where probabilities are."""

@@ -21,8 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-SWEEPS = 150
-LEAST_CHAINS, CHAINS = 2000, 6000
+SWEEPS, LEAST_CHAINS, CHAINS = 150, 2000, 6000
 """Sweeps and chains of a fit. The first that reached pair tables without noise of Adult to 0.01; not searched further."""
 FIRST_STEP, LAST_STEP = 2.0, 0.02
 """Steps of the couplings: the first is divided by the mean number of columns that a column is tied to, since all move at once."""

@@ -15,6 +15,7 @@ from tacit.errors import PartyError, words
 
 HEADER = struct.Struct("<BqI")  # kind, label, bytes that follow
 SHARES, HELLO, START, ALIVE = range(4)
+"""Kinds of messages: shares of a computation; greeting with keys; start of a computation; sign of life."""
 
 
 class PartyStreams(Protocol):

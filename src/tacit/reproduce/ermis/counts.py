@@ -21,6 +21,8 @@ from tacit.reproduce.catalogue import Run, item
 from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide, same_order
 
 RANK, MEAN, DELTA, RATE = 5, 5.0, 1e-3, 0.2
+"""D and delta of section 7.1. The thesis does not state the mean of its counts; it has minibatches of one count, for which RATE,
+the sampling rate of a step, was set by hand."""
 SHAPE, SCALE = 0.1, 0.01
 """The thesis's choice of the Gamma hyperparameters alpha and beta, section 7.1.1."""
 TABLE_7_1 = {

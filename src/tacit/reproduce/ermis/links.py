@@ -26,6 +26,7 @@ STARTS = 5
 FIRST_SEED = 200
 """Seed of the first reported split; nothing was chosen on any of them."""
 TINY = 1e-9
+"""Keeps predictions above zero."""
 
 MODELS = ("CP", "Tucker", "CP (coupled)", "Tucker (coupled)")
 TABLE_6_1 = {

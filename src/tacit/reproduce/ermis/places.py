@@ -20,7 +20,9 @@ from tacit.reproduce.ermis.stories import without_a_link
 from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
 
 DELTA, SITES = 1e-4, (1, 2, 5, 10)
+"""delta of section 7.2, and the numbers of sites in Table 7.8."""
 RANKS = {"uclaf": 3, "flickr": 5}
+"""K of section 7.2."""
 EPSILONS = (math.inf, 10.0, 1.0, 0.1)
 TABLE_7_8 = {
     "uclaf": {

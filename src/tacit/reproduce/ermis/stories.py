@@ -57,6 +57,7 @@ RANK = 5
 """The thesis does not state the rank for Digg."""
 STANDS_IN = "Other data: Digg cannot be had."
 TOP = 10
+"""Of P@10, the measure of Table 6.4."""
 
 
 def without_a_link(cells: Cells, shape: tuple[int, ...], draw: np.random.Generator) -> Cells:

@@ -19,6 +19,7 @@ from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide, sam
 RANK, DELTA, CLIP, RATE, EPOCHS = 5, 1e-3, 2.0, 0.02, 6
 """K, delta, G, the sampling ratio and E of section 7.2.1."""
 RANGE = (-8.0, 8.0)
+"""Bounds of the generated values. The thesis states none; wider ones need more noise, narrower ones clip values."""
 TABLE_7_4 = {
     (1.0, 0.01): (-3.21, -5.12, -8.92, -11.8),
     (10.0, 0.01): (-3.25, -5.18, -9.05, -13.5),
@@ -43,6 +44,7 @@ TABLE_7_5 = {
 }
 """Page 113, in 1e5, for N = 1, 2, 5 and 10."""
 SITES = (1, 2, 5, 10)
+"""The numbers of sites N in Table 7.5."""
 OTHER_SCALE = "Other data and another sum: compare the order only."
 Made = tuple[list[list[Relation]], np.ndarray, np.ndarray]
 

@@ -28,6 +28,7 @@ from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
 BUDGETS = (0.15, 0.25, 0.4, 0.5, 0.8)
 """Epsilon of one iteration; the text names 0.15, 0.4 and 0.5 (pages 14 and 15)."""
 REPAIRED_ROUNDS = 30
+"""Rounds of the sound version. Set by hand: each further round adds noise to all of them."""
 USERS = 800
 """Users drawn from each data set, for time; the paper uses all."""
 

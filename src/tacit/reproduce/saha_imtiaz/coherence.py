@@ -24,6 +24,7 @@ PAPER = {
 }
 """Table 3, page 7: mean TC-W2V coherence by epsilon of one iteration."""
 DIMENSIONS, TOP = 100, 10
+"""Length of a word vector, and words per topic. Both are usual; the paper states neither."""
 
 
 def embedding(counts: Any) -> NDArray[np.float64]:

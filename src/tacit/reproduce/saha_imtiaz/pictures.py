@@ -18,6 +18,7 @@ from tacit.reproduce.saha_imtiaz.setting import ALGORITHM, DELTA, Case, face_cas
 BUDGET = 0.5
 """Epsilon of one iteration in both figures."""
 SHOWN = 8
+"""Pictures per line."""
 THRESHOLD = 0.02
 """lambda: a residual pixel above it is an outlier, where a face has length 1. Set by hand; the paper does not state it."""
 

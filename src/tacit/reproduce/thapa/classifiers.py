@@ -19,7 +19,9 @@ from tacit.reproduce.thapa.data import CLASSIFIED, TITLES, Matrix, split
 ETA = 0.1
 """Columns with a larger correlation with the label are predictors. The thesis does not state its eta."""
 DISTORTIONS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
+"""Values of VD on the horizontal axis. Set by hand over the range of the printed figures."""
 TEST = 0.3
+"""Fraction of test rows. The thesis does not state it."""
 LABELLED = "CAP, test rows by their labels (thesis)"
 HONEST = "CAP, test rows without labels"
 NOISE = "random perturbation"

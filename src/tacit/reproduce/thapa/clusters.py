@@ -19,7 +19,9 @@ from tacit.reproduce.thapa import multiplicative
 from tacit.reproduce.thapa.data import Matrix, numbers
 
 CLUSTERS = {"yeast": 10, "sonar": 2, "iris": 3}
+"""The number of classes of each data set."""
 SPARSIFY = 0.03
+"""delta of SCNMF in Tables 4.1 and 4.2."""
 BETA = 0.5
 """Weight of the memberships where Algorithm 3 is stopped early; the thesis does not state it."""
 
@@ -75,6 +77,7 @@ TABLE_4_3 = (
 )
 """Yeast, page 63: value difference and accuracy without sparsification, at 0.03 and at 0.06."""
 THRESHOLDS = (0.0, 0.03, 0.06)
+"""The columns of Table 4.3; 0 is no sparsification."""
 MEAN = (
     "Noise of mean zero at a distortion above 1 puts all ranks at random, a third of the rows away; the thesis's ranks move "
     "less, at level 2 of Sonar by 39 positions of 208. Noise with a mean has the thesis's VD and RP together, because a "

@@ -16,7 +16,8 @@ from tacit.reproduce.thapa import multiplicative
 from tacit.reproduce.thapa.data import TITLES, Matrix, numbers
 
 CLUSTERS = {"iris": 3, "yeast": 10}
-TABLE_3_2 = {60: 10, 90: 14, 120: 20, 150: 24}
+"""The number of classes of each data set."""
+TABLE_3_2 = {60: 10, 90: 14, 120: 20, 150: 24}  # page 48, as Table 3.3
 TABLE_3_3 = {150: 50, 180: 70, 240: 90, 300: 110, 360: 140, 420: 140, 450: 150, 480: 150}
 """Rows of the data, and rows that were moved, page 48."""
 YEAST_ROWS = 300

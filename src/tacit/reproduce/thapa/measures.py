@@ -20,6 +20,7 @@ TABLE_7_5 = {
 }
 """KnnM(5), KnnM(10) and KnnM(15) after a rotation, page 117."""
 SIZES = (5, 10, 15)
+"""k of the three columns of Table 7.5."""
 
 
 def _rows(run: Run, name: str) -> Matrix:

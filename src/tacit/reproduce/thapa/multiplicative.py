@@ -20,6 +20,7 @@ from tacit.errors import Undisclosed
 
 Matrix = NDArray[np.float64]
 TINY = 1e-12
+"""Keeps the divisors of the multiplicative updates above zero."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

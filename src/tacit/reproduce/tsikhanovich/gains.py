@@ -18,6 +18,7 @@ from tacit.reproduce.outcome import Curve, Figure, Outcome
 from tacit.reproduce.tsikhanovich.corpora import weighted
 
 SIZES = (0.005, 0.01, 0.03, 0.1, 0.333)
+"""Size of a party as a fraction of all rows. Set by hand over the axis of Figure 5."""
 RANK, DELTA, EPSILONS = 20, 1e-5, (0.1, 1.0)
 """The paper's differential privacy has epsilon = 0.1 and delta = 1e-5 (page 17); 1 is added."""
 

@@ -23,6 +23,7 @@ SIZES = (0.005, 0.01, 0.03, 0.1, 0.3)
 EPSILON, STEP_DELTA, NOISY_RANK = 0.25, 0.01, 7
 """Figure 4c: noise of one iteration, and k."""
 ROUNDS = 10
+"""Rounds of the private fit. The paper does not state them; the total epsilon follows from them."""
 
 
 def topics(X: Any, rank: int, sweeps: int, seed: int) -> NDArray[np.float64]:

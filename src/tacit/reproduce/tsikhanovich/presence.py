@@ -23,6 +23,7 @@ PAPER = {
 DOCUMENTS, SAMPLES, RANK = 50, 200, 7
 """Documents, runs with and without each, and rank (page 16; k = 7 or 14)."""
 FIGURE_SIZES = (0.005, 0.03, 0.1, 0.333)
+"""Size of a party as a fraction of all rows: those of Table 2, and a third."""
 FIGURE_DOCUMENTS, FIGURE_SAMPLES = 10, 40
 """The paper has 200 documents and 50 runs; each point has as many fits as their product."""
 

@@ -28,6 +28,7 @@ PAPER = {
 }
 """Table 1, page 14: Frobenius error, coherence and perplexity, averages over corpora, M, f, k and 5 trials."""
 PARTIES, FRACTIONS, RANK, SWEEPS = (3, 5, 30), (0.03,), 20, 10
+"""The paper's M, the least of its three f (3, 10 and 30%; for time), and k and sweeps that were set by hand."""
 MEASURES = ("error / nnsvd", "coherence (c_npmi)", "perplexity / nnsvd")
 
 
