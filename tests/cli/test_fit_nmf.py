@@ -57,6 +57,20 @@ def test_private_topics_of_a_folder_of_texts(texts, vocabulary, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_the_word_list_of_a_spell_checker_is_a_vocabulary(texts, vocabulary, tmp_path):
+    """Its entries that are no words are left out; a model's terms are then applied as they are."""
+    terms = vocabulary.read_text().split()
+    words = tmp_path / "words"
+    words.write_text("\n".join([*terms, *(f"{term}'s" for term in terms[:5]), "the", terms[0].upper()]))
+    out = tmp_path / "out"
+    found = invoke("fit", "nmf", texts, "-k", 4, "--epsilon", 3, "--vocabulary", words, "--output", out)
+    assert found.exit_code == 0, found.exception
+    assert (out / "model" / "terms.txt").read_text().split() == terms
+    found = invoke("transform", out, texts, "-o", tmp_path / "weights.csv")
+    assert found.exit_code == 0, found.exception
+
+
 def test_a_vocabulary_learned_from_private_texts_is_refused(texts, tmp_path):
     found = tacit_command("fit", "nmf", texts, "--rank", 3, "--epsilon", 1, "--output", tmp_path / "out")
     assert found.returncode == 2

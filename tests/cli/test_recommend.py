@@ -8,7 +8,7 @@ import pytest
 from test_cli import invoke, tacit_command
 
 import tacit
-from tacit.cli.read import read_ratings_file
+from tacit.cli.read import read_catalogue, read_ratings_file
 from tacit.data import make_ratings
 from tacit.errors import InvalidInputError
 from tacit.privacy import Ledger
@@ -90,6 +90,28 @@ def test_bad_requests(fitted, arguments, message):
     found = invoke("recommend", folder / "out", *arguments)
     assert isinstance(found.exception, InvalidInputError)
     assert message in str(found.exception)
+
+
+def test_a_column_of_the_catalogue_is_shown_beside_the_items(fitted, tmp_path):
+    folder, _ = fitted
+    films = tmp_path / "films.csv"
+    films.write_text("item,title\n" + "\n".join(f"film {number},Title {number}" for number in range(60)))
+    asked = ["recommend", folder / "out", "--user", 7, "--top", 3, "--catalogue", films, "--show", "title", "--json"]
+    shown = json.loads(invoke(*asked).output)
+    assert [row["title"] for row in shown] == [row["item"].replace("film", "Title") for row in shown]
+    assert len(shown) == 3
+    found = invoke("recommend", folder / "out", "--user", 7, "--catalogue", films, "--show", "director")
+    assert "columns item and director in films.csv" in str(found.exception)
+
+
+def test_a_catalogue_calls_its_items_as_the_data_does_or_item(tmp_path):
+    films = tmp_path / "films.csv"
+    for name in ("film", "item"):
+        films.write_text(f"{name},title\n1,A\n2,B\n2,B again\n")
+        assert read_catalogue(films, "customer,film,stars").to_list() == [1, 2]
+    films.write_text("number,title\n1,A\n")
+    with pytest.raises(InvalidInputError, match="a column 'film' or 'item' in the catalogue"):
+        read_catalogue(films, "customer,film,stars")
 
 
 def test_a_model_alone_knows_no_users(fitted):

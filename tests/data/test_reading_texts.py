@@ -8,6 +8,7 @@ from tacit.data import (
     make_documents,
     read_terms,
     read_texts,
+    read_vocabulary,
     stemmed,
     term_counts,
     tfidf,
@@ -124,3 +125,15 @@ def test_public_weights_make_rows_independent_of_other_documents(counted):
 def test_unusable_weights_are_refused(counted, idf):
     with pytest.raises(InvalidInputError, match="idf"):
         tfidf(counted, idf=idf)
+
+
+def test_a_dictionary_becomes_a_vocabulary_of_words_that_texts_can_have(tmp_path):
+    file = tmp_path / "words"
+    file.write_text("Ångström\nAachen's\nthe\nGarden\ngarden\nx\nzebra\n", encoding="utf-8")
+    assert read_vocabulary(file) == ("ångström", "garden", "zebra")
+    assert read_vocabulary(file, stop_words=True) == ("ångström", "the", "garden", "zebra")
+    counts = term_counts(["The garden of a zebra's garden"], vocabulary=read_vocabulary(file))
+    assert counts.counts.toarray().tolist() == [[0, 2, 1]]
+    file.write_text("It was the best of times,\nit was the worst of times,\nword\n")
+    with pytest.raises(InvalidInputError, match="one word per line"):
+        read_vocabulary(file)

@@ -54,6 +54,7 @@ def transform(
         private=False,
         unit_rows=unit_rows,
         vocabulary=vocabulary,
+        stop_words=True,  # the terms of the fit, all of them
         idf="uniform",
         shape=None,
         chosen=chosen_columns(columns, drop, missing, text_column, private=False),

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from tacit.privacy.vocabulary import PaidVocabulary
 
 VOCABULARY = typer.Option(
-    None, help="File with one public term per line; or the word paid: learned from the texts, out of the same budget."
+    None,
+    help="File with one public term per line, as the word list of a spell checker (stop words are left out); or the word "
+    "paid: learned from the texts, out of the same budget.",
 )
 PAID = Path("paid")
 MOST_RANKS = 8
@@ -75,7 +77,6 @@ def nmf(
     Writes model/, the only folder that may be passed on (nmf.tacit, and terms.txt for texts), and result.json and report.html
     for the holder.
     """
-    from tacit.data import read_terms
     from tacit.data.split import check_fraction
     from tacit.factor import NMF, PrivateNMF
     from tacit.report import ResultFolder, compare_nmf
@@ -107,9 +108,12 @@ def nmf(
             private |= {"row_norm": 1.0 if row_norm is None else row_norm}
             private |= parts.spending(ledger, dataset, private=True)
         model = (NMF if epsilon is None else PrivateNMF)(ranks[0], outliers=outliers, random_state=seed, **private)
-        terms = None if vocabulary is None else read_terms(vocabulary)
         settings: dict[str, Any] = {"overwrite": overwrite, "as_json": as_json, "stages": partitions.STAGES}
-        settings |= {"vocabulary": terms, "unit_rows": unit_rows, "assumptions": (partitions.PUBLIC_COLUMNS,)}
+        settings |= {
+            "vocabulary": parts.terms(vocabulary),
+            "unit_rows": unit_rows,
+            "assumptions": (partitions.PUBLIC_COLUMNS,),
+        }
         return parts.fit(model, "nmf", output, **settings)
     with ResultFolder(output, overwrite=overwrite, data=data), progress(5, quiet=as_json) as advance:
         advance("reading the data")

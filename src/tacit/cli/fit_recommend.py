@@ -137,7 +137,8 @@ def recommend(
             "frontier": frontier,
             **spending,
             "random_state": seed,
-            "source": {"data": str(data.resolve()), "columns": columns},
+            "source": {"data": str(data.resolve()), "columns": columns}
+            | ({} if catalogue is None else {"catalogue": str(catalogue.resolve())}),
             "progress": advance,
         }
         if features is not None and catalogue is not None:

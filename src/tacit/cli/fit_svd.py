@@ -22,7 +22,7 @@ NON_NEGATIVE = typer.Option(
     False, help="No entry is negative: helps a private fit of wide tables (texts always are non-negative)."
 )
 HELD_OUT = typer.Option(0.1, help="Fraction of the rows to hold out of the fit, to measure its error on.")
-VOCABULARY = typer.Option(None, help="For texts: file with one public term per line.")
+VOCABULARY = typer.Option(None, help="For texts: file with one public term per line; stop words are left out.")
 RANGE_IS_PUBLIC = "the range of the columns is public"
 
 
@@ -238,7 +238,6 @@ def _fit(
     dashboard: bool,
     as_json: bool,
 ) -> None:
-    from tacit.data import read_terms
     from tacit.report import ResultFolder, fit_components
 
     private = epsilon is not None
@@ -261,7 +260,7 @@ def _fit(
             spending=parts.spending(ledger, dataset, private=private),
         )
         settings: dict[str, Any] = {"overwrite": overwrite, "as_json": as_json, "stages": partitions.STAGES}
-        settings |= {"vocabulary": None if vocabulary is None else read_terms(vocabulary), "unit_rows": unit_rows}
+        settings |= {"vocabulary": parts.terms(vocabulary), "unit_rows": unit_rows}
         parts.fit(model, kind, output, **settings, assumptions=(partitions.PUBLIC_COLUMNS, RANGE_IS_PUBLIC))
         return
     with ResultFolder(output, overwrite=overwrite, data=data), progress(4 if private else 3, quiet=as_json) as advance:

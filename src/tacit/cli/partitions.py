@@ -66,6 +66,14 @@ class Partitioned:
         first = partition_paths(str(self.data))[0]
         return tuple(read_columns(first)) if first.lower().endswith((".parquet", ".csv", ".csv.gz", ".tsv")) else None
 
+    def terms(self, vocabulary: Path | None) -> tuple[str, ...] | None:
+        """Return the terms that a file lists: words of texts, or the names of a matrix's columns."""
+        from tacit.data import read_terms, read_vocabulary
+
+        if vocabulary is None:
+            return None
+        return read_vocabulary(vocabulary) if str(self.data).endswith(".jsonl") else read_terms(vocabulary)
+
     def spending(self, ledger: Path | None, dataset: str | None, *, private: bool) -> dict[str, Any]:
         """Return the parameters with which an estimator charges a ledger; the account must be named."""
         if private and ledger is not None and dataset is None:

@@ -103,17 +103,18 @@ def prepare(
     idf: str,
     shape: tuple[int, int] | None,
     stem: bool = False,
+    stop_words: bool = False,
     buy: Callable[[tuple[str, ...]], PaidVocabulary] | None = None,
     chosen: Chosen = Chosen(),  # it cannot be changed
 ) -> Prepared:
     """Read texts, images or a matrix; with `unit_rows`, scale each row by itself to norm 1, which costs no privacy.
 
-    With `stem`, words of texts and of a public vocabulary lose their plural endings. `buy` computes a private vocabulary from
-    the texts and charges for it.
+    With `stem`, words of texts and of a public vocabulary lose their plural endings. The vocabulary of texts may be any list of
+    words, see `read_vocabulary`. `buy` computes a private vocabulary from the texts and charges for it.
     """
     from scipy.sparse import issparse
 
-    from tacit.data import TermCounts, read_matrix, read_pictures, read_terms, stemmed, term_counts
+    from tacit.data import TermCounts, read_matrix, read_pictures, read_terms, read_vocabulary, stemmed, term_counts
 
     if not path.exists():
         raise InvalidInputError(
@@ -121,10 +122,10 @@ def prepare(
         )
     texts = _texts(path, chosen.text_column)
     if texts is not None:
-        terms: Any = vocabulary
+        terms = None if vocabulary is None else read_vocabulary(vocabulary, stop_words=stop_words)
         if stem:
             texts = tuple(map(stemmed, texts))
-            terms = None if vocabulary is None else list(dict.fromkeys(map(stemmed, read_terms(vocabulary))))
+            terms = None if terms is None else tuple(dict.fromkeys(map(stemmed, terms)))
         if buy is not None:
             check_choice(idf, "--idf", ("uniform", "learned"))  # before anything is charged
             return _from_paid(texts, buy(texts), idf)
@@ -222,7 +223,8 @@ def _from_counts(counts: TermCounts, private: bool, idf: str) -> Prepared:
         raise InvalidInputError(
             "a public vocabulary for a private fit",
             words("one learned from the private texts, which is private"),
-            "Give --vocabulary FILE with one public term per line, or --vocabulary paid.",
+            "Give --vocabulary FILE with one public term per line (a spell checker's word list will do, as "
+            "/usr/share/dict/words on many systems), or --vocabulary paid.",
         )
     weighted = tfidf(counts, idf=idf)
     if private and not weighted.weights_are_public:
@@ -295,7 +297,7 @@ def read_ratings_file(path: Path, columns: str, catalogue: Any = None, *, implic
             words(f"no column {', '.join(missing)} among {len(frame.columns)}"),
             # the names in the first line are not shown: in a file without them it is a record
             f"Name the columns of users, items and {'weights' if implicit else 'ratings'} with --columns, as the first line of "
-            "the file spells them.",
+            f"the file spells them: --columns {','.join(f'YOUR_{name.upper()}' for name in names)}.",
         )
     frame = frame.select(polars.col(given).alias(name) for given, name in zip(chosen, names, strict=True))
     return frame if catalogue is None else frame.with_columns(as_type_of(frame["item"], catalogue))
@@ -370,6 +372,8 @@ def read_item_features(path: Path, columns: str, names: str, *, implicit: bool =
     wanted = [name.strip() for name in names.split(",")]
     frame = None if path.suffix.lower() == ".txt" else read_frame(path)
     item = column_names(columns, implicit=implicit)[1]
+    if frame is not None:
+        item = _item_column(frame, item)
     if frame is None or item not in frame.columns or not set(wanted) <= set(frame.columns):
         raise InvalidInputError(
             f"a table with the columns {', '.join([item, *wanted])} in {path.name}",
@@ -378,6 +382,23 @@ def read_item_features(path: Path, columns: str, names: str, *, implicit: bool =
         )
     first = frame.drop_nulls(item).unique(item, keep="first", maintain_order=True)
     return item_features({name: first[name].to_list() for name in wanted})[0]
+
+
+def read_item_names(path: Path, columns: str, shown: str, *, implicit: bool = False) -> dict[str, str]:
+    """Return what column `shown` of the catalogue's table says about each item, by the item's id as text."""
+    from tacit.data.files import read_frame
+
+    frame = None if path.suffix.lower() == ".txt" else read_frame(path)
+    item = column_names(columns, implicit=implicit)[1]
+    if frame is not None:
+        item = _item_column(frame, item)
+    if frame is None or not {item, shown} <= set(frame.columns):
+        raise InvalidInputError(
+            f"a table with the columns {item} and {shown} in {path.name}",
+            words("none"),
+            "Name the column of the catalogue's table that describes the items with --show.",
+        )
+    return {str(key): str(name) for key, name in zip(frame[item], frame[shown], strict=True) if name is not None}
 
 
 def read_catalogue(path: Path, columns: str, *, implicit: bool = False) -> Any:
@@ -394,15 +415,23 @@ def read_catalogue(path: Path, columns: str, *, implicit: bool = False) -> Any:
         numbers = items.cast(polars.Int64, strict=False)
         return (items if numbers.null_count() else numbers).alias("item")
     frame = read_frame(path)
-    if name not in frame.columns and len(frame.columns) == 1:
-        name = frame.columns[0]
-    if name not in frame.columns:
+    column = _item_column(frame, name)
+    if column not in frame.columns:
         raise InvalidInputError(
-            f"a column {name!r} in the catalogue {path.name}, as in the data",
+            f"a column {name!r} or 'item' in the catalogue {path.name}",
             words(f"none among {len(frame.columns)}"),
-            "Rename the catalogue's column of items.",
+            "Name the catalogue's column of items as the data does, or item.",
         )
-    return frame[name].drop_nulls().unique(maintain_order=True).alias("item")
+    return frame[column].drop_nulls().unique(maintain_order=True).alias("item")
+
+
+def _item_column(frame: Any, name: str) -> str:
+    """Return the column of items of a catalogue: called as in the data, or `item`, or the only one."""
+    if name in frame.columns:
+        return name
+    if len(frame.columns) == 1:
+        return str(frame.columns[0])
+    return "item" if "item" in frame.columns else name
 
 
 def as_type_of(items: Any, ids: Any) -> Any:

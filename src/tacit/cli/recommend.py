@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from tacit.cli.output import print_json, print_table
-from tacit.cli.read import as_type_of, read_history, read_ratings_file
+from tacit.cli.read import as_type_of, read_history, read_item_names, read_ratings_file
 from tacit.errors import InvalidInputError, parameter, words
 
 MODEL = typer.Argument(help="A model file, or a folder that `tacit fit recommend` wrote.")
@@ -24,6 +24,8 @@ def recommend(
     data: Path | None = DATA,
     columns: str | None = typer.Option(None, help="The columns of --data, as for tacit fit recommend."),
     top: int = typer.Option(10, help="How many items."),
+    catalogue: Path | None = typer.Option(None, help="The table of items, for --show; the folder of a fit knows it."),  # noqa: B008
+    show: str | None = typer.Option(None, help="A column of the catalogue to show beside each item, as title."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Recommend items. A model holds items, not users: the user's own ratings are read from a file."""
@@ -39,7 +41,7 @@ def recommend(
     from tacit.estimators.registry import load
 
     given = data
-    file, data, columns = _files(model, data, columns)
+    file, data, columns, catalogue = _files(model, data, columns, catalogue)
     recommender = load(file)
     if not hasattr(recommender, "recommend_for"):
         raise InvalidInputError(
@@ -55,23 +57,51 @@ def recommend(
     if ids.dtype.kind in "iuU":
         items = as_type_of(items, polars.Series(ids.tolist()))
     best = recommender.recommend_for(items, n=top, **({"weights": values} if implicit else {"ratings": values}))
+    named = _item_names(catalogue, columns, show, implicit=implicit)
     if as_json:
-        print_json([{"item": item, "score" if implicit else "rating": value} for item, value in best])
+        value_name = "score" if implicit else "rating"
+        print_json(
+            [
+                {"item": item, value_name: value} | ({} if show is None else {show: named.get(str(item))})
+                for item, value in best
+            ]
+        )
         return
     heading = "score" if implicit else "expected rating"
     digits = 4 if implicit else 2
-    print_table("Recommended", ["item", heading], [[str(item), f"{value:.{digits}f}"] for item, value in best])
+    shown = [] if show is None else [show]
+    print_table(
+        "Recommended",
+        ["item", *shown, heading],
+        [[str(item), *(named.get(str(item), "") for _ in shown), f"{value:.{digits}f}"] for item, value in best],
+    )
 
 
-def _files(model: Path, data: Path | None, columns: str | None) -> tuple[Path, Path | None, str | None]:
-    """Return the file of the model and, if `model` is the folder of a fit, that of its data."""
+def _item_names(catalogue: Path | None, columns: str, show: str | None, *, implicit: bool) -> dict[str, str]:
+    """Return what the catalogue says about the items in column `show`; nothing if none is to be shown."""
+    if show is None:
+        return {}
+    if catalogue is None:
+        raise InvalidInputError(
+            "--catalogue together with --show", words("none"), "Give the table of items that has this column."
+        )
+    return read_item_names(catalogue, columns, show, implicit=implicit)
+
+
+def _files(
+    model: Path, data: Path | None, columns: str | None, catalogue: Path | None
+) -> tuple[Path, Path | None, str | None, Path | None]:
+    """Return the file of the model and, if `model` is the folder of a fit, those of its data and its catalogue."""
     if not model.is_dir():
-        return model, data, columns
+        return model, data, columns, catalogue
     result = model / "result.json"
-    if data is None and result.exists():
+    if result.exists():
         known = json.loads(result.read_text(encoding="utf-8"))
-        data, columns = Path(known["data"]), known["columns"]
-    return model / "model" / "recommender.tacit", data, columns
+        if data is None:
+            data, columns = Path(known["data"]), known["columns"]
+        if catalogue is None and "catalogue" in known:
+            catalogue = Path(known["catalogue"])
+    return model / "model" / "recommender.tacit", data, columns, catalogue
 
 
 def _own_history(

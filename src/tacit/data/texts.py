@@ -300,6 +300,49 @@ def tfidf(counts: TermCounts, *, idf: Literal["uniform", "learned"] | ArrayLike 
     )
 
 
+def read_vocabulary(path: str | Path, *, stop_words: bool = False) -> tuple[str, ...]:
+    r"""Read a public list of words, such as the dictionary of a spell checker, as a vocabulary for `term_counts`.
+
+    Terms are in lower case, each once. Entries that cannot occur as one word of a text (``don't``, ``New York``) are left out,
+    and so are English stop words unless `stop_words`, as `term_counts` leaves them out of a vocabulary that it learns.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file with one term per line.
+    stop_words : bool
+        Whether to keep English stop words.
+
+    Returns
+    -------
+    tuple of str
+        The terms, in the order of the file.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "words")
+    ...     _ = file.write_text("Polish\npolish\nthe\nteacher's\nteacher\n")
+    ...     read_vocabulary(file)
+    ('polish', 'teacher')
+    """
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
+
+    split = CountVectorizer().build_tokenizer()
+    given = [term.lower() for term in read_terms(path)]
+    usable = [term for term in given if split(term) == [term]]
+    if 2 * len(usable) < len(given):
+        raise InvalidInputError(
+            "a file with one word per line",
+            words("lines of other things, for the most part"),
+            "Check that the file is a list of terms and not a text.",
+        )
+    kept = [term for term in usable if stop_words or term not in ENGLISH_STOP_WORDS]
+    return tuple(dict.fromkeys(kept))
+
+
 def _public_terms(vocabulary: Sequence[str] | Path) -> list[str]:
     """Return the terms in lower case; raise if a term occurs twice, or cannot occur in a text."""
     from sklearn.feature_extraction.text import CountVectorizer

@@ -204,7 +204,7 @@ def compare_implicit(
             raise InvalidInputError(
                 "a catalogue of all items for a private fit",
                 words("none: the items that somebody chose would be a release without a charge"),
-                "Give the list of all items that can be chosen: catalogue=, or --catalogue FILE.",
+                "Give the list of all items that can be chosen: set catalogue=.",
             )
     frame = _frame(interactions)
     out = held_out_users(frame["user"], fraction=held_out)

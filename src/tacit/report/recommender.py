@@ -236,7 +236,7 @@ def compare_recommenders(
         raise InvalidInputError(
             "a catalogue of all items for a private fit",
             words("none: the items that occur in the ratings are private"),
-            "Give the list of all items that can be rated, rated or not: catalogue=, or --catalogue FILE.",
+            "Give the list of all items that can be rated, rated or not: set catalogue=.",
         )
     else:
         out = held_out_pairs(frame["user"], frame["item"], fraction=held_out)
