@@ -295,6 +295,29 @@ def test_a_link_in_a_folder_of_texts_is_not_followed(client, site, tmp_path):
     assert site.runner.runs() == []
 
 
+def test_a_word_list_is_read_from_the_folders_only(client, site, tmp_path):
+    (tmp_path / "secret.txt").write_text("Ada\nLovelace\n")
+    folder = tmp_path / "files"
+    (folder / "letters.csv").write_text("letter\nDear moon\n")
+    (folder / "english.txt").write_text("moon\nstar\n")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    data = pick(client, site, "letters.csv")
+    described = {"kind": "text-column", "name": "letters", "unit": "person", "text": "letter"}
+    client.submit(f"/data/{data.id}", described | {"change": "kind"})
+    client.submit(f"/data/{data.id}", described)
+    address = f"/data/{data.id}/question/topics"
+    client.submit(f"{address}/account", ACCOUNT)
+    for outside in ("../secret.txt", str(tmp_path / "secret.txt"), "link.txt", "missing.txt", "."):
+        refused = client.submit(f"{address}/run", BUDGET | {"words": outside})
+        assert refused.status_code == 422
+        assert "Give a file below a folder" in refused.text
+    assert site.runner.runs() == []
+    client.submit(f"{address}/run", BUDGET | {"words": "english.txt"})
+    (run,) = site.runner.runs()
+    assert f"--vocabulary={folder / 'english.txt'}" in run.spec["command"]
+    assert str(folder / "english.txt") in run.spec["reads"]
+
+
 @pytest.mark.parametrize("named", ["../secret.csv", "/etc/passwd"])
 @pytest.mark.parametrize("place", ["relation", "names"])
 def test_a_description_names_no_file_outside(client, site, tmp_path, named, place):

@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from starlette.datastructures import FormData
@@ -23,7 +24,7 @@ from tacit.app.questions import QUESTIONS, Context, Question, command_line, defa
 from tacit.app.runner import DONE, Run
 from tacit.app.site import NoSuchPage, Site, fields_of, get, go, post
 from tacit.data.schema import CategoryColumn, TableSchema
-from tacit.errors import TacitError
+from tacit.errors import InvalidInputError, TacitError
 from tacit.privacy.ledger import Ledger
 
 FACTOR_NAME = re.compile(r"[^\s=-][^=]{0,80}")
@@ -140,6 +141,10 @@ class QuestionPages:
         if wrong:
             return self.ask(request, wrong, 422, **values)
         self._keep(data, question, values, self._kept(data, question).get("simulation", ""))
+        reads = data.reads
+        if values.get("words"):
+            values["words"] = str(self._word_list(values))
+            reads = [*reads, values["words"]]
         context = self._context(data, values)
         arguments = question.command(context)
         name = self.site.runner.submit(
@@ -149,7 +154,7 @@ class QuestionPages:
             account=data.name if question.private else "",
             ticket=fields_of(form).get("ticket", ""),
             data=data.id,
-            reads=data.reads,
+            reads=reads,
             folders=[str(folder) for folder in self.site.roots.readable],
             released=question.released.format(**values) if question.private else "",
             line=command_line(arguments, f"tacit-{question.key}"),
@@ -187,7 +192,20 @@ class QuestionPages:
                 wrong["value_range"] = "Give two numbers, as in 1:5."
         if question.key == "network" and not _widths(values["hidden"]):
             wrong["hidden"] = "Give widths as in 64,32, or none."
+        if values.get("words") and self._word_list(values) is None:
+            wrong["words"] = "Give a file below a folder that the app was started with, or leave this empty."
         return wrong
+
+    def _word_list(self, values: Mapping[str, str]) -> Path | None:
+        """Return the file of public words that was named by its path below one of the folders; None if there is none."""
+        for root in range(len(self.site.roots.folders)):
+            try:
+                file = self.site.roots.find(str(root), values.get("words", "").strip())
+            except InvalidInputError:
+                continue
+            if file.is_file():
+                return file
+        return None
 
     def _used(self, data: DataSet, question: Question, values: Mapping[str, str]) -> list[str]:
         """Return the columns that a model of numbers uses, if it does not use all."""
@@ -257,7 +275,9 @@ def _applies(setting: str, data: DataSet) -> bool:
         return data.kind == RATINGS
     if setting == "blocks":
         return data.kind not in (TEXTS, TEXT_COLUMN)
-    return setting != "vocabulary" or (data.kind == TEXTS and not data.path.endswith(".jsonl"))
+    if setting == "words":
+        return data.kind in (TEXTS, TEXT_COLUMN)
+    return setting != "folder" or (data.kind == TEXTS and not data.path.endswith(".jsonl"))
 
 
 def _widths(text: str) -> list[int]:

@@ -298,10 +298,11 @@ print(found.summary["guarantee"]["sentence"])
 def _topics(context: Context) -> list[str]:
     values = context.values
     own = context.chosen()
+    words = f"--vocabulary={values.get('words') or 'paid'}"
     if context.data.kind == TEXT_COLUMN:
-        own = [f"--text-column={context.data.answers['text']}", "--vocabulary=paid"]
-    elif context.data.kind == TEXTS and (context.data.path.endswith(".jsonl") or values.get("vocabulary") == "paid"):
-        own = ["--vocabulary=paid"]
+        own = [f"--text-column={context.data.answers['text']}", words]
+    elif context.data.kind == TEXTS and (context.data.path.endswith(".jsonl") or values.get("folder") == "texts"):
+        own = [words]
     return [
         "fit",
         "nmf",
@@ -555,12 +556,14 @@ QUESTIONS: dict[str, Question] = {
             True,
             (
                 RANK,
+                Setting("folder", "The folder has", "texts", choices=(("texts", "Texts"), ("images", "Images"))),
                 Setting(
-                    "vocabulary",
-                    "Words, for a folder of texts",
-                    "paid",
-                    "Words that occur in private texts are not public: a part of the budget pays for them.",
-                    choices=(("paid", "Learn them, out of the same budget"), ("images", "The folder has images")),
+                    "words",
+                    "File with public words, one per line (optional)",
+                    "",
+                    "Words that occur in private texts are not public. The word list of a spell checker is, and costs nothing: "
+                    "give its path below a folder that the app was started with. Without it a part of the budget pays for "
+                    "the words, and short or few texts get few words.",
                 ),
                 BLOCKS,
             ),

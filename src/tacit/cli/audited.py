@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 
-Options = Mapping[str, Any]
+if TYPE_CHECKING:
+    from tacit.cli.read import Chosen
+
+IRRELEVANT = frozenset(
+    {"output", "overwrite", "report", "as_json", "ledger", "dataset", "held_out", "length", "frontier", "seed"}
+)
+"""Options that change neither the noisy sums of a fit nor its data, for an attacker who knows them: an audit needs none."""
+
+
+class Options(Mapping[str, Any]):
+    """The options of a command; it knows which of those that were given have been used."""
+
+    def __init__(self, values: Mapping[str, Any], given: Iterable[str]) -> None:
+        self._values, self._unused = dict(values), set(given) - IRRELEVANT
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._values[name]
+        self._unused.discard(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def check_all_used(self) -> None:
+        """Refuse a command with an option that the audit would ignore: it would audit another fit."""
+        if self._unused:
+            names = ", ".join(sorted(f"--{name.replace('_', '-')}" for name in self._unused))
+            raise InvalidInputError(
+                "a command with options that an audit can follow",
+                words(names),
+                "Leave these options out, or audit the estimator in Python: tacit.audit.audit.",
+            )
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,7 +72,10 @@ def audited_command(command: list[str]) -> Audited:
             parameter(" ".join(command[:2])),
             "tacit audit reads fit nmf, svd, pca, pcr, recommend, neural and coupled, and perturb --method private-table.",
         )
-    return read(_parsed(command[0], name, arguments))
+    options = _parsed(command[0], name, arguments)
+    audited = read(options)
+    options.check_all_used()
+    return audited
 
 
 def _parsed(group: str, name: str, arguments: list[str]) -> Options:
@@ -56,7 +93,8 @@ def _parsed(group: str, name: str, arguments: list[str]) -> Options:
         single.command()(perturb)
         command = typer.main.get_command(single)
     context = command.make_context(name, list(arguments))
-    options = dict(context.params)
+    sources = {option: context.get_parameter_source(option) for option in context.params}
+    options = Options(context.params, [option for option, source in sources.items() if source.name == "COMMANDLINE"])
     if "epsilon" in options and options["epsilon"] is None:
         raise InvalidInputError(
             "--epsilon of the audited command", words("none"), "Give it: there is no claim without one."
@@ -84,6 +122,8 @@ def _nmf(options: Options) -> Audited:
         vocabulary=options["vocabulary"],
         idf=options["idf"],
         shape=None if shape is None else image_shape_of(shape),
+        stem=options["stem"],
+        chosen=_chosen(options),
     )
     model = PrivateNMF(
         ranks[0],
@@ -95,6 +135,14 @@ def _nmf(options: Options) -> Audited:
         random_state=options["seed"],
     )
     return Audited(model, rows.X)
+
+
+def _chosen(options: Options) -> Chosen:
+    """Return the columns of the table that the command reads."""
+    from tacit.cli.read import chosen_columns
+
+    columns, drop, missing = (options[name] for name in ("columns", "drop", "missing"))
+    return chosen_columns(columns, drop, missing, options.get("text_column"), private=True)
 
 
 def _components(kind: str) -> Callable[[Options], Audited]:
@@ -111,6 +159,7 @@ def _components(kind: str) -> Callable[[Options], Audited]:
             vocabulary=options["vocabulary"],
             idf="uniform",
             shape=None,
+            chosen=_chosen(options),
         )
         texts = rows.counts is not None
         epsilon, known = options["epsilon"], unit_rows or texts
@@ -132,7 +181,7 @@ def _regression(options: Options) -> Audited:
     from tacit.cli.read import range_of, read_labelled
     from tacit.factor import PrivatePCR
 
-    rows = read_labelled(Path(options["data"]), options["label"])
+    rows = read_labelled(Path(options["data"]), options["label"], _chosen(options))
     bounds = _bounds(options["epsilon"], options["row_norm"], options["feature_range"], rows.names, unit_rows=False)
     model = PrivatePCR(
         options["rank"],
@@ -154,22 +203,18 @@ def _recommend(options: Options) -> Audited:
         raise InvalidInputError("--catalogue with --epsilon", words("none"), "Give the list of all items.")
     items = read_catalogue(Path(catalogue), columns, implicit=implicit)
     frame = read_ratings_file(Path(options["data"]), columns, items, implicit=implicit)
-    budget = {"epsilon": options["epsilon"], "delta": options["delta"]}
+    settings = {"epsilon": options["epsilon"], "delta": options["delta"], "features": None}
+    if options["features"] is not None:
+        settings["features"] = read_item_features(Path(catalogue), columns, options["features"], implicit=implicit)
     if not implicit:
         model = PrivateRecommender(
             options["factors"],
             rating_range=range_of(options["rating_range"], "--rating-range"),
             catalogue=items.to_list(),
-            **budget,
+            **settings,
         )
         return Audited(model, tuple(frame[name].to_numpy() for name in ("user", "item", "rating")))
-    features = None
-    if options["features"] is not None:
-        features = read_item_features(Path(catalogue), columns, options["features"], implicit=True)
-    return Audited(
-        PrivateImplicitRecommender(weighting=options["weighting"], features=features, **budget),
-        _as_matrix(frame, items),
-    )
+    return Audited(PrivateImplicitRecommender(weighting=options["weighting"], **settings), _as_matrix(frame, items))
 
 
 def _as_matrix(frame: Any, items: Any) -> Any:
@@ -192,7 +237,7 @@ def _neural(options: Options) -> Audited:
     from tacit.cli.read import image_shape_of, labels_among, range_of, read_classes, read_labelled
     from tacit.neural import PrivateBayesianClassifier, PrivateBayesianRegressor
 
-    rows = read_labelled(Path(options["data"]), options["label"])
+    rows = read_labelled(Path(options["data"]), options["label"], _chosen(options))
     shape = options["image_shape"]
     settings: dict[str, Any] = {
         "epsilon": options["epsilon"],
@@ -221,17 +266,20 @@ def _neural(options: Options) -> Audited:
 
 
 def _coupled(options: Options) -> Audited:
+    from tacit.cli.fit_coupled import given_settings, private_settings
     from tacit.cli.read_coupled import read_description
     from tacit.factor.coupled.private.estimator import PrivateCoupledFactorization
 
-    read = read_description(Path(options["spec"]))
-    if read.model.get("epsilon") is None:
-        raise InvalidInputError("an epsilon in the description", words("none"), "There is no claim without one.")
-    return Audited(PrivateCoupledFactorization(read.ranks, **read.model), list(read.relations))
+    spec = Path(options["spec"])
+    read = read_description(spec)
+    given = given_settings(**{name: options[name] for name in ("private", "unit", "protect", "value_range")})
+    settings = private_settings(spec, read, given)
+    budget = {"epsilon": options["epsilon"], "delta": options["delta"], "random_state": read.seed}
+    return Audited(PrivateCoupledFactorization(read.ranks, **budget, **settings), list(read.relations))
 
 
 def _table(options: Options) -> Audited:
-    from tacit.cli.perturb import PRIVATE, _stated
+    from tacit.cli.perturb import PRIVATE, _names, _narrowed, _stated
     from tacit.cli.read import read_table
     from tacit.synthetic import PrivateTable
 
@@ -241,8 +289,11 @@ def _table(options: Options) -> Audited:
             parameter(options["method"]),
             "Measure the others with tacit measure.",
         )
-    schema = _stated(options["schema"], options["bounds"], options["integers"], options["categories"])
-    frame = read_table(Path(options["table"]), as_text=True)
+    table = Path(options["table"])
+    stated = _stated(options["schema"], options["bounds"], options["integers"], options["categories"])
+    columns, left_out = _names(options["columns"]), _names(options["left_out"]) or []
+    schema = _narrowed(stated, table, columns, left_out, options["missing"])
+    frame = read_table(table, as_text=True)
     model = PrivateTable(epsilon=options["epsilon"], delta=options["delta"], schema=schema, label=options["label"])
     return Audited(model, frame)
 

@@ -56,8 +56,7 @@ def coupled(
     from tacit.cli.read_coupled import read_description
     from tacit.report import ResultFolder, compare_coupled
 
-    chosen = {"private": private, "unit": unit, "protect": protect, "value_range": value_range}
-    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    given = given_settings(private=private, unit=unit, protect=protect, value_range=value_range)
     is_private = epsilon is not None
     if not is_private and (given or frontier):
         raise InvalidInputError(
@@ -65,8 +64,6 @@ def coupled(
             words("none"),
             "Give --epsilon for a private fit, or leave these options out.",
         )
-    if value_range is not None:
-        given["value_range"] = range_of(value_range, "--value-range")
     if is_private and ledger is not None and dataset is None:
         raise InvalidInputError(
             "--dataset with --ledger", words("none"), "A description is not the data: name the account of the data."
@@ -96,19 +93,15 @@ def coupled(
     show_fit(result, output, as_json=as_json)
 
 
-def _private(
-    spec: Path,
-    read: Description,
-    given: dict[str, Any],
-    epsilon: float,
-    delta: float,
-    frontier: bool,
-    spending: dict[str, Any],
-    source: dict[str, str],
-    advance: Any,
-) -> FitResult:
+def given_settings(*, value_range: str | None, **options: str | None) -> dict[str, Any]:
+    """Return the settings that the options of a private fit give."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    return given if value_range is None else given | {"value_range": range_of(value_range, "--value-range")}
+
+
+def private_settings(spec: Path, read: Description, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a private fit: those of the section [private], and before them those of the options."""
     from tacit.cli.read_coupled import check_given
-    from tacit.report import compare_private_coupled
     from tacit.report.private_coupled import check_private_settings
 
     check_private_settings(read.private)
@@ -127,6 +120,23 @@ def _private(
             words("none: a range computed from the private cells would be a release without a charge"),
             "Give --value-range LOW:HIGH, or value_range = [LOW, HIGH] in [private].",
         )
+    return settings
+
+
+def _private(
+    spec: Path,
+    read: Description,
+    given: dict[str, Any],
+    epsilon: float,
+    delta: float,
+    frontier: bool,
+    spending: dict[str, Any],
+    source: dict[str, str],
+    advance: Any,
+) -> FitResult:
+    from tacit.report import compare_private_coupled
+
+    settings = private_settings(spec, read, given)
     return compare_private_coupled(
         read.relations,
         read.ranks,
