@@ -425,3 +425,14 @@ def test_the_ledger_shows_the_largest_epsilon_that_still_fits(client, site):
     fits = book.affordable("people")
     assert fits > book.remaining("people").epsilon  # charges compose to less than their sum
     assert f"<td>{rounded_down(fits)}</td>" in page
+
+
+def test_counts_are_shown_in_full_and_measures_are_rounded():
+    from tacit.app.pages_runs import _cell
+
+    assert [_cell(value) for value in (10099, 0.902412, None, {"n_users": 1500, "rmse": 1.0})] == [
+        "10,099",
+        "0.9024",
+        "",
+        "users measured 1,500, error of a rating (RMSE) 1",
+    ]

@@ -223,4 +223,6 @@ def _words(key: str) -> str:
 def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{_words(key)} {_cell(one)}" for key, one in value.items())
-    return "" if value is None or math.isnan(value) else f"{value:.4g}"
+    if value is None or math.isnan(value):
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"  # whole numbers are counts

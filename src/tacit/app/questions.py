@@ -233,13 +233,13 @@ from tacit.report import compare_recommenders
 
 items = open({str(context.catalogue)!r}).read().split("\\n")[:-1]
 ratings = read_frame({context.data.path!r}).select({names}).with_columns(polars.col("item").cast(polars.String))
-found = compare_recommenders(
+result = compare_recommenders(
     ratings, {int(context.values["factors"])}, catalogue=items,
     rating_range=({float(answers["low"]):g}, {float(answers["high"]):g}),
     {context.budget},
 )
-found.save("result")
-print(found.guarantee)
+result.save("result")
+print(result.guarantee)
 """
 
 
@@ -255,12 +255,12 @@ from tacit.report import compare_implicit
 
 items = open({str(context.catalogue)!r}).read().split("\\n")[:-1]
 clicks = read_frame({context.data.path!r}).select({names}).with_columns(polars.col("item").cast(polars.String))
-found = compare_implicit(
+result = compare_implicit(
     clicks, catalogue=items,
     {context.budget},
 )
-found.save("result")
-print(found.guarantee)
+result.save("result")
+print(result.guarantee)
 """
 
 
@@ -286,12 +286,12 @@ from tacit.data import TableSchema
 from tacit.data.files import read_frame
 from tacit.report import synthesize_table
 
-found = synthesize_table(
+result = synthesize_table(
     read_frame({context.data.path!r}, as_text=True), TableSchema.load({str(context.schema_file)!r}),
     label={label or None!r}, {context.budget},
 )
-found.table.write_csv("release.csv")
-print(found.summary["guarantee"]["sentence"])
+result.table.write_csv("release.csv")
+print(result.summary["guarantee"]["sentence"])
 """
 
 
@@ -329,12 +329,12 @@ from tacit.data import read_matrix
 from tacit.report import compare_nmf
 
 rows = read_matrix({context.data.path!r}{chosen})
-found = compare_nmf(
+result = compare_nmf(
     normalize(rows.X), {int(context.values["rank"])}, terms=rows.names,
     {context.budget},
 )
-found.save("result")
-print(found.guarantee)
+result.save("result")
+print(result.guarantee)
 """
 
 
@@ -373,12 +373,12 @@ from tacit.data import read_matrix
 from tacit.report import fit_components
 
 rows = read_matrix({context.data.path!r}{chosen})
-found = fit_components(
+result = fit_components(
     {rows}, {int(context.values["rank"])}, kind={kind!r}, terms=rows.names,{bound}
     {context.budget},
 )
-found.save("result")
-print(found.guarantee)
+result.save("result")
+print(result.guarantee)
 """
 
 
@@ -452,15 +452,15 @@ from tacit.report import compare_networks
 
 table = read_frame({context.data.path!r})
 classes = {[str(value) for value in column.categories]!r}
-found = compare_networks(
+result = compare_networks(
     table.select({list(context.numbers())!r}).cast(polars.Float64).to_numpy(),
     table[{label!r}].cast(polars.String).to_numpy(), classes=classes,
     feature_range=({[float(spec.low) for spec in ranged]!r}, {[float(spec.high) for spec in ranged]!r}),
     hidden={widths}, epochs={float(context.values["epochs"])!r},
     {context.budget},
 )
-found.save("result")
-print(found.guarantee)
+result.save("result")
+print(result.guarantee)
 """
 
 
