@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from programs import mean_program
 
-from tacit.channel import Clear, NormedSum, Outcome, Sample, Step, Sum, run, run_together
+from tacit.channel import Clear, NormedSum, Outcome, Sample, Step, Sum, run, run_alone, run_together
+from tacit.channel.run import interpose
 from tacit.errors import InvalidInputError, ProtocolError
 
 X = np.random.default_rng(2).normal(size=(24, 3))
@@ -159,3 +160,18 @@ def test_programs_must_keep_to_the_protocol():
         Sum()
     with pytest.raises(InvalidInputError, match="rate"):
         Sample(3, 1.5)
+
+
+def test_a_program_alone_gets_its_own_terms_and_no_channel():
+    def program():
+        total = yield Sum(x=[1.0, 2.0])
+        return total.x.tolist(), total.noise["x"]
+
+    def refuse(channel):
+        raise AssertionError("a channel was asked for")
+
+    with interpose(refuse):
+        assert run_alone(program()) == ([1.0, 2.0], 0.0)
+    for ask in (NormedSum(x=np.ones((2, 1))), Sample(3, 0.5)):
+        with pytest.raises(ProtocolError, match="expected a Sum"):
+            run_alone(one for one in [ask])

@@ -12,8 +12,8 @@ from tacit.channel.run import (
     Transcript,
     TranscriptEntry,
     is_alone,
-    on_public_data,
     run,
+    run_alone,
     run_together,
 )
 
@@ -37,7 +37,7 @@ __all__ = [
     "Transcript",
     "TranscriptEntry",
     "is_alone",
-    "on_public_data",
     "run",
+    "run_alone",
     "run_together",
 ]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from tacit.channel.asks import Ask, Choose, Sample, Sum, Total
 from tacit.errors import InvalidInputError, ProtocolError, Undisclosed, kind_of, words
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.releases import Release, merge
-from tacit.progress import part_named, tell
+from tacit.progress import tell
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,20 +161,6 @@ def interpose(wrap: Callable[[Channel], Channel]) -> Iterator[None]:
         _interposed.reset(token)
 
 
-@contextmanager
-def on_public_data() -> Iterator[None]:
-    """Within the block, programs run on what was released already, and are not observed.
-
-    A program that used private data here all the same would be found by what it releases in the end.
-    """
-    token = _interposed.set(None)
-    try:
-        with part_named("on what was released"):
-            yield
-    finally:
-        _interposed.reset(token)
-
-
 def is_alone() -> bool:
     """Whether a fit that starts here is one holder's own: not among parties, and not observed."""
     return _interposed.get() is None
@@ -187,6 +175,25 @@ def interposed(channel: Channel) -> Channel:
 def run(program: Program, channel: Channel) -> Outcome:
     """Run one holder's program to its end over `channel`."""
     return run_together([program], channel)[0]
+
+
+def run_alone(program: Generator[Ask, Any, Result]) -> Result:
+    """Return what a program returns whose holder has all the data: every total is its own term.
+
+    No channel is involved: nothing is released, charged, observed or recorded, also where a fit runs among parties. It is for
+    post-processing of what was released. Private data that were used here all the same would show in what the calling
+    program releases in the end.
+    """
+    total: Total | None = None
+    while True:
+        try:
+            ask = program.send(total)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+        if type(ask) is not Sum:
+            raise ProtocolError("a Sum", kind_of(ask), "Run the program over a channel.")
+        total = Total(ask.arrays)
 
 
 def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]:

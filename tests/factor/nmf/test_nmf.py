@@ -14,7 +14,7 @@ from tacit import NMF
 from tacit.channel import Clear, run, run_together
 from tacit.errors import InvalidInputError
 from tacit.factor.nmf.nnls import Outliers, Penalty, solve_rows
-from tacit.factor.nmf.program import NMFSettings, nmf_program
+from tacit.factor.nmf.program import NMFSettings, factorise, nmf_program
 from tacit.factor.nmf.start import nndsvd
 
 rng = np.random.default_rng(11)
@@ -153,6 +153,16 @@ def test_holders_together_are_the_pooled_run(settings, form):
     assert np.allclose(together[0].public["T"], pooled.public["T"], atol=1e-7)
     assert np.allclose(np.vstack([one.private["W"] for one in together]), pooled.private["W"], atol=1e-6)
     assert together[0].public["squared_error"] == pytest.approx(pooled.public["squared_error"])
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_public_rows_are_factorised_as_by_the_estimator(form):
+    X = form(rng.random((40, 9)))
+    model = NMF(3, random_state=2)
+    weights = model.fit_transform(X)
+    W, T = factorise(X, 3, random_state=2)
+    assert np.array_equal(T, model.components_)
+    assert np.array_equal(solve_rows(X, T, W), weights)
 
 
 def test_only_statistics_leave_a_holder():

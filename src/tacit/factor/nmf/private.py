@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from tacit.channel import Clear, Outcome, Program, Split, Step, on_public_data, run
+from tacit.channel import Clear, Outcome, Program, Split, Step, run
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.base import learned, public, released
 from tacit.estimators.input import check_components, clip_rows, row_norms, validated
@@ -19,6 +19,7 @@ from tacit.estimators.scheduled import ScheduledFit, ScheduledSums
 from tacit.estimators.verdict import Concern, about_columns, about_components, about_parts, some_rows
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.nnls import solve_rows
+from tacit.factor.nmf.program import factorise
 from tacit.factor.nmf.saha_imtiaz import (
     SahaImtiazSettings,
     published_program,
@@ -358,10 +359,10 @@ def parts_of(moments: CentredMoments, n_components: int, random_state: int) -> N
     spread = np.sqrt(moments.values)[:, None] * moments.vectors[:, columns]
     rows = moments.mean[columns] + generator.standard_normal((SYNTHETIC_ROWS, len(spread))) @ spread
     size = min(n_components, len(columns))
-    with on_public_data():
-        model = NMF(size, random_state=random_state)
-        weights = model.fit_transform(np.maximum(rows, 0.0))
-    T[:size, columns] = model.components_
+    rows = np.maximum(rows, 0.0)
+    W, parts = factorise(rows, size, random_state=random_state)
+    weights = solve_rows(rows, parts, W)
+    T[:size, columns] = parts
     others = np.delete(np.arange(features), columns)
     # the best dictionary on columns in which all synthetic rows are the same
     T[:size, others] = np.outer(nnls(weights, np.ones(len(weights)))[0], moments.mean[others])

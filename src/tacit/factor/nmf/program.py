@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel import Columnwise, Outcome, Program, Sum, Total
+from tacit.channel import Columnwise, Outcome, Program, Sum, Total, run_alone
 from tacit.factor.extrapolation import Extrapolation
 from tacit.factor.kernels import compiled, parallel_for
 from tacit.factor.nmf.nnls import (
@@ -35,6 +35,7 @@ from tacit.factor.nmf.nnls import (
     solve_rows,
     total_rows,
 )
+from tacit.factor.nmf.start import nndsvd_program
 from tacit.factor.row_table import Table
 
 
@@ -118,6 +119,16 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
     public, scale = released(T, WX, answer.WW, squared_error, settings, out=spare)
     W *= scale.astype(W.dtype)
     return Outcome(public={**public, "loss_curve": np.array(curve)}, private={"W": W})
+
+
+def factorise(X: Any, n_components: int, *, random_state: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Return the factors W and T of rows that are public: `tacit.NMF` with its defaults, without estimator and channel.
+
+    Of rows that are not public nothing protects the result.
+    """
+    T, _ = run_alone(nndsvd_program(X, n_components, random_state=random_state))
+    outcome = run_alone(nmf_program(X, T, settings=NMFSettings()))
+    return outcome.private["W"], outcome.public["T"]
 
 
 def batch_program(

@@ -30,8 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from tacit.channel import on_public_data
-from tacit.factor.nmf.estimator import NMF
+from tacit.factor.nmf.program import factorise
 from tacit.factor.noisy_moments.centred import TINY, CentredMoments
 
 TOPIC_COLUMNS = 500
@@ -54,15 +53,11 @@ def topics_of(moments: CentredMoments, n_components: int, random_state: int) -> 
     scale = 1 / np.sqrt(covariance.diagonal() + moments.noise + TINY)
     leverage = (vectors**2).sum(axis=0)
     surplus = np.maximum(covariance - moments.noise * np.sqrt(np.add.outer(leverage, leverage)), 0.0)
-    with on_public_data():
-        for positive in (
-            surplus,
-            np.maximum(covariance, 0.0),
-        ):  # the second if too little is above the noise for all topics
-            if positive.any():
-                topics = NMF(size, random_state=random_state).fit(positive * scale[:, None]).components_
-                if topics.any(axis=1).all():
-                    break
+    for positive in (surplus, np.maximum(covariance, 0.0)):  # the second if too little of the first is above the noise
+        if positive.any():
+            _, topics = factorise(positive * scale[:, None], size, random_state=random_state)
+            if topics.any(axis=1).all():
+                break
     T = np.zeros((n_components, features))
     T[:size, columns] = topics
     others = np.delete(np.arange(features), columns)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel import on_public_data
 from tacit.errors import InvalidInputError, parameter
 from tacit.estimators.base import public, released
 from tacit.estimators.private import PrivateFit
-from tacit.factor.nmf.estimator import NMF
+from tacit.factor.nmf.nnls import solve_rows
+from tacit.factor.nmf.program import factorise
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.item_moments import ItemMomentSettings, item_program, on_rating_scale
 from tacit.factor.ratings.model import RatingModel
@@ -140,11 +140,10 @@ def synthetic_ratings(side: ItemSide, least: float, greatest: float, random_stat
 def non_negative_factors(ratings: NDArray[np.float64], n_factors: int, random_state: int) -> NDArray[np.float64]:
     """Return items' factors of a complete table of ratings, of the lengths that the penalties of `RatingNMF` would give them."""
     size = min(n_factors, ratings.shape[1])
-    with on_public_data():
-        model = NMF(size, random_state=random_state)
-        weights = model.fit_transform(ratings)
+    W, T = factorise(ratings, size, random_state=random_state)
+    weights = solve_rows(ratings, T, W)
     # sum_u n_u |p_u|^2 and sum_i n_i |q_i|^2 are equal, factor by factor, where both are penalised
-    balance = np.sqrt((weights**2).mean(axis=0) / np.maximum((model.components_**2).mean(axis=1), 1e-12))
+    balance = np.sqrt((weights**2).mean(axis=0) / np.maximum((T**2).mean(axis=1), 1e-12))
     factors = np.zeros((ratings.shape[1], n_factors))
-    factors[:, :size] = (model.components_ * np.sqrt(balance)[:, None]).T
+    factors[:, :size] = (T * np.sqrt(balance)[:, None]).T
     return factors
