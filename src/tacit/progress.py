@@ -1,7 +1,7 @@
 """Progress of long computations: told where they happen, shown where somebody asked for it.
 
 A run tells each sum, and a program its stages. Whoever wants to see them listens: `verbose=True` of an estimator and
-`show_progress` write lines to standard error. Nothing is told to nobody, so a fit without listeners writes nothing.
+`show_progress` write lines to standard error. Without a listener nothing is written.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _within: ContextVar[tuple[str, ...]] = ContextVar("within", default=())
 
 
 class Lines:
-    """Writes what it is told to standard error, a line each, with the seconds since the beginning."""
+    """Write each message as a line to standard error, with the seconds since the beginning."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()

@@ -1,6 +1,6 @@
 """Data sets: a file, what one unit of it is, and what its holder states as public about it.
 
-Nothing here is read off the rows, except a draft that the holder asks for. A draft counts as public only when the holder says of
+Nothing here is read from the rows, except a draft that the holder asks for. A draft counts as public only when the holder says of
 each part how it is known without the data.
 """
 

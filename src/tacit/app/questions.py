@@ -531,7 +531,7 @@ QUESTIONS: dict[str, Question] = {
         Question(
             "synthetic",
             "Make a synthetic table",
-            "Rows that look like yours and belong to nobody, with the same columns.",
+            "Synthetic rows with the same columns and similar values.",
             (TABLE,),
             True,
             (

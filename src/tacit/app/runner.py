@@ -1,7 +1,7 @@
 """Runs: a queue on disk, a process for each, and what their files say about them.
 
 Everything about a run is in its folder, written by whoever knows it: the app writes what was asked for, the supervisor how
-it went. The state of a run is read off these files each time, so that nothing is lost with the app.
+it went. The state of a run is read from these files each time, so that nothing is lost with the app.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class Guard:
             page = self.refuse(400, "Refused", "The form could not be read. Load the page again, and send it again.")
             await page(scope, receive, with_headers)
         except Exception as error:
-            # the message of an unforeseen error may hold values of the data: its type and place are all that is said
+            # the message of an unforeseen error may hold values of the data: only its type and place are shown
             place = traceback.extract_tb(error.__traceback__)[-1]
             said = f"{type(error).__name__} in {Path(place.filename).name}, line {place.lineno}"
             log.error("unexpected %s", said)

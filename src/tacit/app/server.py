@@ -111,7 +111,7 @@ def serve(
             port=bound,
             most_uploaded=most_uploaded,
         )
-        # no log of requests: addresses and times of a person's work are nobody's business
+        # no log of requests: addresses and times of a person's work are private
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
         config = uvicorn.Config(build(site), log_config=None, access_log=False, server_header=False, lifespan="off")
         ready(f"http://{HOST}:{bound}/enter?token={site.sessions.new_token()}")

@@ -206,7 +206,7 @@ class Sum:
 def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
     try:
         return np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError):  # whose message would show what is no number
+    except (TypeError, ValueError):  # the message of which would show what is not a number
         raise InvalidInputError("arrays of numbers to total", kind_of(array), "Convert them to floats.") from None
 
 

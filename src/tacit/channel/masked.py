@@ -71,7 +71,7 @@ class Masks:
             raise ProtocolError(
                 f"a sum numbered {self._next} or higher",
                 parameter(number),
-                "A mask used twice would give away a difference.",
+                "A mask used twice would reveal a difference.",
             )
         self._next = number + 1
         streams = {peer: counter_stream(key, number) for peer, key in sorted(self._keys.items())}

@@ -100,7 +100,7 @@ class SumSettings:
 
     *failure*: some client has fewer than t neighbours left; at most n P[Hyp(n - 1, d, k) > k - t].
 
-    *both*: some client has so many colluding neighbours, c_i, that 2t <= k + c_i; at most
+    *both*: some client has c_i colluding neighbours with 2t <= k + c_i; at most
     n P[Hyp(n - 1, c, k) > 2t - k - 1].
 
     *split*: what is left of the graph without dropouts and colluding clients is not connected. Then k/2 clients in
@@ -307,9 +307,9 @@ class SumClient(_InOrder):
 
     *What they learn.* The sum of the vectors of the honest clients that stayed, who these are, and nothing else, except
     with a probability of `EXPOSURE` over the random graph. An honest vector holds a self mask whose seed at least
-    ``threshold`` neighbours must give away, and they do so only if the vector arrived. Between two neighbours who
+    ``threshold`` neighbours must reveal, and they do so only if the vector arrived. Between two neighbours who
     both stay there is a mask whose key neither server nor colluders have. As the graph of honest clients who stay is connected,
-    these masks make their vectors uniform but for the sum (Bell et al., Theorem 3.6).
+    these masks make their vectors uniform except for the sum (Bell et al., Theorem 3.6).
 
     *A server that lies about who left* (and otherwise follows the protocol) cannot get both secrets of a client: an honest
     neighbour answers once, with one share per client. Of k neighbours, c_i colluding ones give both shares and k - c_i one: for
@@ -403,7 +403,7 @@ class SumClient(_InOrder):
         asked = dict(_entries(request, 1, self.settings, "clients"))
         if set(asked) != set(self._held) or not set(asked.values()) <= {bytes([ARRIVED]), bytes([GONE])}:
             raise ProtocolError(
-                "to be told of every neighbour whether its vector arrived", words("something else"), "Start again."
+                "one answer per neighbour: whether its vector arrived", words("something else"), "Start again."
             )
         self._check_enough(sum(kind == bytes([ARRIVED]) for kind in asked.values()))
         return b"".join(_NUMBER.pack(peer) + self._held[peer][kind[0]] for peer, kind in asked.items())

@@ -1,4 +1,4 @@
-r"""Masked sums that can be made again without a party that left, and give nothing away about it.
+r"""Masked sums that can be made again without a party that left, and reveal nothing about it.
 
 In a plain masked sum (`tacit.channel.masked`) a party may know the total T1 of some numbers before another one leaves. If the
 others then add up again without it, T1 - T2 is what the one that left had sent. Here nobody learns anything of a round before
@@ -83,7 +83,7 @@ class PeerLink(PartyLink, Protocol):
 
 
 class SurvivableSum:
-    """Add up vectors over the parties that are there; see the module for what a broken round gives away: nothing.
+    """Add up vectors over the parties that are there; a broken round reveals nothing; see the module.
 
     A party sends each number to every other, and a seed. That is (M - 1) / 2 times the numbers of a plain masked sum, and one
     more exchange.

@@ -92,7 +92,7 @@ def predict(
 
 
 def keep_terms(folder: Path, terms: Sequence[str] | None) -> None:
-    """Write the terms of a model of texts beside it, public or paid for as they are: without them nobody can apply it."""
+    """Write the terms of a model of texts beside it, which are public or paid for: without them the model cannot be applied."""
     path = folder / "model" / TERMS
     path.unlink(missing_ok=True)  # those of an earlier fit
     if terms is not None:

@@ -1,4 +1,4 @@
-"""`tacit fit`: one command a model; each writes a folder with the model, the figures and a report."""
+"""`tacit fit`: one command per model; each writes a folder with the model, the figures and a report."""
 
 from __future__ import annotations
 

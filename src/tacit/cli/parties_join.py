@@ -105,7 +105,7 @@ def join(
     resume = resume or (retry_seconds > 0 and (output / CHECKPOINT).exists())
     charged = (spending["ledger"], spending["dataset"]) if spending else None
     runs = RunsOfIdentity(identity, agreed.identity)
-    # a checkpoint of which nothing was sent is no consent, and may be of another job
+    # a checkpoint of which nothing was sent does not prove consent, and may be of another job
     if not begun_in(output / CHECKPOINT):
         runs.check_first(allowed=new_run)
         confirm(lambda: review(agreed, estimator, party=party, data=records, account=charged), yes=yes, quiet=as_json)

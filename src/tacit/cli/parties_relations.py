@@ -28,7 +28,7 @@ def outline(
     Whoever writes the job puts the lines of all parties into one file, in the order of the parties, and gives it as --features.
     Of shared factors a digest of the entities' names goes along; with --private also one of the public relations' data.
 
-    With --private nothing in the outline is read off private data: the entities of all factors of the private relations must
+    With --private nothing in the outline is read from private data: the entities of all factors of the private relations must
     be given, as lists in \[names] or, for data listed by place, as numbers in \[sizes].
     """
     from tacit.cli.read_coupled import check_given, read_description

@@ -51,7 +51,7 @@ def feature_names(path: Path, model: str) -> list[str]:
         raise InvalidInputError(
             "a file with one item per line",
             words("a table of ratings"),
-            "List the items that the parties agreed on: items read off the ratings would give ratings away.",
+            "List the items that the parties agreed on: items taken from the ratings would reveal ratings.",
         )
     return lines
 

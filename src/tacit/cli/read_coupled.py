@@ -262,7 +262,7 @@ def check_given(description: Description, private: str, path: Path) -> None:
                 add = add if factor in description.names else f"[sizes] {factor} = n, the number of entities, or {add}"
                 raise InvalidInputError(
                     f"the entities of {factor!r} in {path.name} as a public list",
-                    words("no list, so that they would be read off the private data"),
+                    words("no list, so that they would be read from the private data"),
                     f"Add {add}. Make the list without looking at the data: it must not depend on who is in it.",
                 )
 

@@ -92,7 +92,7 @@ class ColumnSpec(ABC):
         """Return a value for each of these cells; `within`, in [0, 1), says where in its cell a number lies."""
 
     def numbers(self, column: NDArray[Any], name: str) -> NDArray[np.float64] | None:
-        """Return the values as numbers, NaN where missing, raising as `cells` does; None where the kind is no quantity."""
+        """Return the values as numbers, NaN where missing, raising as `cells` does; None where the kind is not a quantity."""
         return None
 
     def to_dict(self) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class NumberColumn(Quantity):
 class IntegerColumn(Quantity):
     """A column of integers from `low` to `high`, both included; values beyond count as at the bound.
 
-    A cell may be spelled 3 or 3.0; 3.5 is refused. Up to 256 integers have a cell each; the cells of wider columns are those of
+    A cell may be spelled 3 or 3.0; 3.5 is refused. Up to 256 integers have one cell each; the cells of wider columns are those of
     `NumberColumn`.
 
     Parameters
@@ -838,7 +838,7 @@ def _column(name: str, cells: pl.Series) -> ColumnSpec | None:
     read = known.cast(pl.Float64, strict=False) if not known.dtype.is_temporal() else pl.Series([None])
     numeric = len(known) > 0 and known.dtype != pl.Boolean and read.null_count() == 0 and bool(read.is_finite().all())
     days = None if numeric else _days(known)
-    if days is not None and not named_as_identifier(name):  # a day that nobody shares is no identifier
+    if days is not None and not named_as_identifier(name):  # a day that only one row has is not an identifier
         return DateColumn(f"{days[0][:4]}-01-01", f"{days[1][:4]}-12-31", missing=cells.null_count() > 0)
     if looks_like_identifier(name, read.to_numpy() if numeric else known.cast(pl.String, strict=False).to_numpy()):
         return None

@@ -86,7 +86,7 @@ def read_matrix(
         For tables: refuse empty cells, or fill them with the mean or median of the column, or with a number. For a private
         fit it must be a number that is chosen without looking at the data: a mean would be a release without a charge.
     empty : bool, default=False
-        Whether a file without rows is no error.
+        Whether a file without rows is allowed.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def _unusable(file: Path, identifying: list[str], text: list[str], gaps: list[st
     if gaps:
         fixes.append("Fill empty cells by a number that you choose, as in missing=0.")
     if identifying:
-        fixes.append("A column that is no identifier can be used: name all columns in columns=.")
+        fixes.append("A column that is not an identifier can be used: name all columns in columns=.")
     return InvalidInputError(
         f"the columns of {file} to be numbers",
         words("; ".join(f"{what} in {listed(names)}" for what, names in problems.items() if names)),

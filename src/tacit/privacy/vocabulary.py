@@ -15,13 +15,13 @@ document named. (i) On U and the number of documents, the counts of D and D' dif
 places, so by at most :math:`\sqrt{m+1}` in L2: their noisy values are a Gaussian release with multiplier z, and leaving
 out those below the threshold is post-processing. (ii) On N, D releases nothing. D' releases nothing either, except with
 probability at most :math:`m \cdot \beta/m = \beta`, independently of (i), as the noise is independent. So between D' and D
-any outcome of (ii) is as likely but for an event of probability :math:`\beta`, and between D and D' the only outcome is
+any outcome of (ii) is as likely except for an event of probability :math:`\beta`, and between D and D' the only outcome is
 likelier by at most :math:`1/(1-\beta)`. (iii) The output is (i) and (ii) together, a composition. Under replace-one adjacency
 the counts move by less than :math:`2\sqrt{m+1}`, which is what the accountant's doubling covers, and there are at most m
 words on either side that only one of the two documents names: each side is bounded as in (ii). What a document names
 depends on that document alone. :math:`\square`
 
-The tail of the discrete Gaussian is bounded by that of the continuous one a step earlier, :math:`P(Y \ge k) \le
+The tail of the discrete Gaussian is at most that of the continuous one, moved by one step, :math:`P(Y \ge k) \le
 P(N(0, \sigma^2) \ge k - 1)` (Canonne, Kamath & Steinke 2020, proposition 25).
 
 References

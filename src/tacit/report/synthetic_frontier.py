@@ -48,8 +48,8 @@ TEST_FRACTION, LOCAL_SWEEPS = 0.1, 100
 WEIGHT_SHAPE = 0.5
 """Synthetic rows have gamma weights of this shape: a few components each."""
 RESIDUAL = 0.3
-"""Fraction of a synthetic row's squared length that is no mixture of components, and of a synthetic target's variance that is no
-function of the row."""
+"""Fraction of a synthetic row's squared length that is not a mixture of components, and of a synthetic target's variance that is
+not a function of the row."""
 MOST_USERS, MOST_PAIRS = 5_000, 500_000
 """Maximum number of synthetic users, and of ratings or interactions: more take time and change little."""
 MOST_TASTES = 50

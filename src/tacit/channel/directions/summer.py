@@ -46,7 +46,7 @@ class NormalisedSummer:
         Every number of every party is below ``2**bits`` grid steps in magnitude. More than 63 take Python integers, in
         an array of objects: the finer the grid, the shorter the totals whose norm can be hidden.
     resolution : int, default=37
-        The direction is told with Gaussian noise of standard deviation ``2**-resolution`` on every number.
+        The direction is released with Gaussian noise of standard deviation ``2**-resolution`` on every number.
     short : {"refuse", "zero"}, default="refuse"
         What becomes of a column whose total is not zero but shorter than ``2**(resolution + 1)`` grid steps: a
         `RangeError` at all parties, or a column of zeros.
@@ -100,16 +100,16 @@ class NormalisedSummer:
 
     - *Products.* Whoever offers a transfer sees the chooser's bits under a pseudo-random column that it does not have.
       Whoever chooses sees u + x a (x its own bit) with a fresh pseudo-random u, or u itself: uniform either way. So the
-      parties' shares of a product are uniform but for their sum, and the triples' factors that the honest party drew
+      parties' shares of a product are uniform except for their sum, and the triples' factors that the honest party drew
       are unknown.
     - *Openings.* A share leaves under masks that its party has with each other party and that cancel. With two honest parties
-      or more, their shares are uniform but for the sum; with one, its share is what is opened less those of the
+      or more, their shares are uniform except for the sum; with one, its share is what is opened less those of the
       coalition. So an opening tells the opened number and nothing else.
     - *What is opened*: the factors of a product, and bits, under a uniform term of the honest party; shifted numbers and
-      ||s||^2 under its mask of 64 bits more, 11 a column, as above; whether a column is told; and s r + noise. The
+      ||s||^2 under its mask of 64 bits more, 11 a column, as above; whether a column is released; and s r + noise. The
       honest party's part of the noise alone has standard deviation 0.7 * 2^(e - resolution), as above.
 
-    *What the direction itself says.* Totals lie on a grid, so that an exact direction would give the norm away as the
+    *What the direction itself says.* Totals lie on a grid, so that an exact direction would reveal the norm as the
     common divisor of its numbers. The noise blurs the grid: from ``2**(resolution + 1)`` steps on, its standard
     deviation is at least 1.4 steps, and the grid leaves a ripple below 2 exp(-4 pi^2) = 1.4e-17 in the density of a
     number (Poisson summation). Shorter totals are refused for that reason. Two things remain, for s / ||s|| as such
@@ -167,7 +167,7 @@ class NormalisedSummer:
 
     @property
     def floor(self) -> int:
-        """Binary logarithm of the length, in grid steps, from which on a total's direction is told."""
+        """Binary logarithm of the length, in grid steps, from which on a total's direction is released."""
         return self.resolution + 1
 
     @property

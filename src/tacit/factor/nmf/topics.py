@@ -12,9 +12,9 @@ left in an entry of C. To first order the directions' entries have independent e
 
 .. math:: N_{ij} = s \sqrt{h_i + h_j}, \qquad h_i = \sum_{l \le k} u_{li}^2,
 
-with the eigenvectors :math:`u_l`. The rows of G are words; the scale makes them about equally long, but for words whose variance
-is below the noise. The diagonal of the released covariance is not used: how much a word varies by itself says nothing about
-topics, and a common word would be a topic of its own (`tacit.factor.noisy_moments.symmetric.leading_off_diagonal`). The
+with the eigenvectors :math:`u_l`. The rows of G are words; the scale makes them about equally long, except for words whose
+variance is below the noise. The diagonal of the released covariance is not used: how much a word varies by itself says nothing
+about topics, and a common word would be a topic of its own (`tacit.factor.noisy_moments.symmetric.leading_off_diagonal`). The
 threshold, the scale and the number of columns were chosen on Enron, TDT2, Reuters and posts of 20 newsgroups other than those of
 docs/results/nmf.md.
 

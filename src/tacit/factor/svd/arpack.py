@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 NOT_ORTHOGONAL = 1e-11
-"""Of vectors whose inner products are above this, some have no variance to be told by: ARPACK cannot find them."""
+"""If inner products of the vectors are above this, some of them have no variance, and ARPACK cannot find them."""
 
 Found = tuple[NDArray[np.float64], NDArray[np.float64], float, int]
 
@@ -18,8 +18,8 @@ def by_arpack(X: Any, mean: NDArray[np.float64] | None, size: int, tol: float, s
     """Return squared singular values, right singular vectors as rows, the largest residual, and the number of products.
 
     The strongest comes first. The residual is that of the worst vector, as a share of the smallest value; the products
-    are those that ARPACK asked for. None where ARPACK does not find so many vectors: if there are not more rows and columns than
-    that, or if the rows have a lower rank.
+    are those that ARPACK asked for. None where ARPACK does not find that number of vectors: if there are not more rows and
+    columns than vectors, or if the rows have a lower rank.
 
     Parameters
     ----------

@@ -161,7 +161,7 @@ class SVD(Components):
     a channel decides who sees it. Of the total, all see the directions of the columns, or with
     ``hide_singular_values=False`` the columns. **What hiding hides is the scale**: how large the data are, and with
     it the number of rows of known size. The *ratios* of the singular values follow from the directions of several
-    exchanges, in this as in every power iteration. `tacit.measure.ksdp` measures what that gives away about single
+    exchanges, in this as in every power iteration. `tacit.measure.ksdp` measures what that reveals about single
     rows.
 
     References

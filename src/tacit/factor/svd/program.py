@@ -1,4 +1,4 @@
-r"""Singular vectors and principal components as programs: one exchange of a d x b matrix a step, all columns at once.
+r"""Singular vectors and principal components as programs: one exchange of a d x b matrix per step, all columns at once.
 
 Every holder has its own rows; the right singular vectors of all rows together are eigenvectors of :math:`S = X^\top
 X`, the sum of the holders' :math:`X_m^\top X_m`. A holder multiplies the shared directions Q by its own

@@ -109,7 +109,7 @@ class Search:
         directions = triangle.Q @ turn[:, new]
         # what rounding left in the basis is large beside a direction that is short
         directions -= self._basis @ (self._basis.T @ directions)
-        # mixed, every direction has its share of the longest, so that norms can be told from what is known of it
+        # mixed, every direction has its share of the longest, so that its norm can be estimated from what is known
         return np.linalg.qr(directions).Q @ evenly_mixing(int(new.sum())), lengths[:, None] * coordinates
 
     def _judge(self, values: Matrix, gaps: Matrix) -> None:

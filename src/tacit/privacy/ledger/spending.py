@@ -89,5 +89,5 @@ def check_chargeable(ledger: Any, epsilon: Any, insecure_seed: Any, *, unprotect
         raise InvalidInputError(
             "a fit that a ledger can account for",
             words(voided[0]),
-            f"{voided[1]}, or leave out the ledger: the account would not show what such a fit gives away.",
+            f"{voided[1]}, or leave out the ledger: the account would not show what such a fit reveals.",
         )

@@ -240,7 +240,7 @@ def check_coupled(problem: Problem, *, noised: Sequence[str]) -> None:
         raise InvalidInputError(
             "sites that are coupled by factors that they share and that are noised",
             words(
-                f"{problem.names[min(left)]}, which has none in common with {problem.names[0]}, directly or by way of others"
+                f"{problem.names[min(left)]}, which has none in common with {problem.names[0]}, directly or through others"
             ),
             "Name the common factors in `shared`. Sites that have only protected entities in common need "
             'protect="user" or unit="cell": otherwise the entities\' factors stay at each site.',
