@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,80 +27,55 @@ VOCABULARY = typer.Option(None, help="For texts: file with one public term per l
 RANGE_IS_PUBLIC = "the range of the columns is public"
 
 
-def svd(
-    data: Path = options.MATRIX,
-    rank: int = options.RANK,
-    epsilon: float | None = options.EPSILON,
-    delta: float = options.DELTA,
-    row_norm: float | None = options.ROW_NORM,
-    feature_range: str | None = options.FEATURE_RANGE,
-    non_negative: bool = NON_NEGATIVE,
-    hide_singular_values: bool = HIDE,
-    unit_rows: bool = UNIT_ROWS,
-    vocabulary: Path | None = VOCABULARY,
-    text_column: str | None = options.TEXT_COLUMN,
-    columns: str | None = options.COLUMNS,
-    drop: str | None = options.DROP,
-    missing: str = options.MISSING,
-    frontier: bool = options.FRONTIER,
-    held_out: float = HELD_OUT,
-    seed: int = options.SPLIT_SEED,
-    output: Path = typer.Option(Path("tacit-svd"), help="Folder to write to."),  # noqa: B008
-    overwrite: bool = options.OVERWRITE,
-    ledger: Path | None = options.LEDGER,
-    dataset: str | None = options.DATASET,
-    scheduler: str | None = partitions.SCHEDULER,
-    workers: int | None = partitions.WORKERS,
-    blocks: int = partitions.BLOCKS,
-    resident: int | None = partitions.RESIDENT,
-    checkpoint: Path | None = partitions.CHECKPOINT,
-    dashboard: bool = partitions.DASHBOARD,
-    as_json: bool = options.JSON,
-) -> None:
-    """Compute the leading singular vectors: the best low-rank approximation of the rows. With --epsilon they are private.
+def _command(name: str, what: str) -> Callable[..., None]:
+    """Return the command that fits the model `name`; both models of this kind have the same options."""
+    folder = typer.Option(Path(f"tacit-{name}"), help="Folder to write to.")
+
+    def command(
+        data: Path = options.MATRIX,
+        rank: int = options.RANK,
+        epsilon: float | None = options.EPSILON,
+        delta: float = options.DELTA,
+        row_norm: float | None = options.ROW_NORM,
+        feature_range: str | None = options.FEATURE_RANGE,
+        non_negative: bool = NON_NEGATIVE,
+        hide_singular_values: bool = HIDE,
+        unit_rows: bool = UNIT_ROWS,
+        vocabulary: Path | None = VOCABULARY,
+        text_column: str | None = options.TEXT_COLUMN,
+        columns: str | None = options.COLUMNS,
+        drop: str | None = options.DROP,
+        missing: str = options.MISSING,
+        frontier: bool = options.FRONTIER,
+        held_out: float = HELD_OUT,
+        seed: int = options.SPLIT_SEED,
+        output: Path = folder,
+        overwrite: bool = options.OVERWRITE,
+        ledger: Path | None = options.LEDGER,
+        dataset: str | None = options.DATASET,
+        scheduler: str | None = partitions.SCHEDULER,
+        workers: int | None = partitions.WORKERS,
+        blocks: int = partitions.BLOCKS,
+        resident: int | None = partitions.RESIDENT,
+        checkpoint: Path | None = partitions.CHECKPOINT,
+        dashboard: bool = partitions.DASHBOARD,
+        as_json: bool = options.JSON,
+    ) -> None:
+        given = locals()
+        given.pop("name")
+        _fit(name, **given)
+
+    command.__name__ = name
+    command.__doc__ = f"""{what} With --epsilon they are private.
 
     A private fit needs the public length of a row (--row-norm or --unit-rows) or the public range of the columns
-    (--feature-range). Writes model/svd.tacit, result.json and report.html.
+    (--feature-range). Writes model/{name}.tacit, result.json and report.html.
     """
-    _fit("svd", **locals())
+    return command
 
 
-def pca(
-    data: Path = options.MATRIX,
-    rank: int = options.RANK,
-    epsilon: float | None = options.EPSILON,
-    delta: float = options.DELTA,
-    row_norm: float | None = options.ROW_NORM,
-    feature_range: str | None = options.FEATURE_RANGE,
-    non_negative: bool = NON_NEGATIVE,
-    hide_singular_values: bool = HIDE,
-    unit_rows: bool = UNIT_ROWS,
-    vocabulary: Path | None = VOCABULARY,
-    text_column: str | None = options.TEXT_COLUMN,
-    columns: str | None = options.COLUMNS,
-    drop: str | None = options.DROP,
-    missing: str = options.MISSING,
-    frontier: bool = options.FRONTIER,
-    held_out: float = HELD_OUT,
-    seed: int = options.SPLIT_SEED,
-    output: Path = typer.Option(Path("tacit-pca"), help="Folder to write to."),  # noqa: B008
-    overwrite: bool = options.OVERWRITE,
-    ledger: Path | None = options.LEDGER,
-    dataset: str | None = options.DATASET,
-    scheduler: str | None = partitions.SCHEDULER,
-    workers: int | None = partitions.WORKERS,
-    blocks: int = partitions.BLOCKS,
-    resident: int | None = partitions.RESIDENT,
-    checkpoint: Path | None = partitions.CHECKPOINT,
-    dashboard: bool = partitions.DASHBOARD,
-    as_json: bool = options.JSON,
-) -> None:
-    """Compute the principal components: the directions of the largest variance. With --epsilon they are private.
-
-    A private fit needs the public length of a row (--row-norm or --unit-rows) or the public range of the columns
-    (--feature-range). Writes model/pca.tacit, result.json and report.html.
-    """
-    _fit("pca", **locals())
+svd = _command("svd", "Compute the leading singular vectors: the best low-rank approximation of the rows.")
+pca = _command("pca", "Compute the principal components: the directions of the largest variance.")
 
 
 def pcr(

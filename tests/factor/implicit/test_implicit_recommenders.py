@@ -409,7 +409,7 @@ def test_an_item_of_which_only_the_popularity_is_known_is_like_no_other():
         (lambda: PrivateImplicitRecommender(catalogue=[1], weighting="root").fit([1], [1]), "weighting"),
         (lambda: ImplicitRecommender().fit([1, 2], [1, 2], [1, -1]), "weights of at least 0"),
         (lambda: ImplicitRecommender().fit([1, 2], [1, 2], [1, np.nan]), "finite weights"),
-        (lambda: ImplicitRecommender().fit([1, 2], [1]), "as many users"),
+        (lambda: ImplicitRecommender().fit([1, 2], [1]), "equal numbers of users"),
         (lambda: ImplicitRecommender().fit([], []), "at least one interaction"),
         (lambda: ImplicitRecommender().fit(pl.DataFrame({"user": [1, None], "item": [1, 2]})), "without gaps"),
         (lambda: ImplicitRecommender().fit(pl.DataFrame({"a": [1]})), "columns named user"),

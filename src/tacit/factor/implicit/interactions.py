@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, kind_of, words
-from tacit.factor.ratings.table import Ids, RatingTable, as_ids, as_ratings, indexed
+from tacit.factor.ratings.table import Ids, RatingTable, as_ids, as_ratings, check_lengths, indexed
 
 WEIGHTINGS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "log": lambda weights: np.log2(1 + weights),
@@ -51,14 +51,7 @@ def read_interactions(
         users, items, weights, sizes = _split(users)
     given_users, given_items = as_ids(users, "user"), as_ids(items, "item")
     values = np.ones(len(given_users)) if weights is None else as_weights(weights)
-    if not len(values) == len(given_users) == len(given_items):
-        raise InvalidInputError(
-            "as many users as items (and weights, if there are any)",
-            words("different numbers of them"),
-            "Give one user and one item per interaction.",
-        )
-    if not len(values):
-        raise InvalidInputError("at least one interaction", words("none"), "Check the file, or the filter before this.")
+    check_lengths(given_users, given_items, values, "interaction")
     if sizes is not None:
         user_ids, item_ids = Ids(np.arange(sizes[0])), Ids(np.arange(sizes[1]))
         rows, columns = given_users.astype(np.int64), given_items.astype(np.int64)

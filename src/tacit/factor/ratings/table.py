@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -166,14 +166,7 @@ def read_ratings(
         raise InvalidInputError("users, items and ratings together", words("only some of them"), "Give all three.")
     values = as_ratings(ratings, rating_range)
     given_users, given_items = as_ids(users, "user"), as_ids(items, "item")
-    if not len(values) == len(given_users) == len(given_items):
-        raise InvalidInputError(
-            "equal numbers of users, items and ratings",
-            words("different numbers of them"),
-            "Give one user and one item per rating.",
-        )
-    if not len(values):
-        raise InvalidInputError("at least one rating", words("none"), "Check the file, or how it was filtered.")
+    check_lengths(given_users, given_items, values, "rating")
     if sizes is not None:
         user_ids, item_ids = Ids(np.arange(sizes[0])), Ids(np.arange(sizes[1]))
         rows, columns = given_users.astype(np.int64), given_items.astype(np.int64)
@@ -184,6 +177,18 @@ def read_ratings(
         item_ids, _ = indexed(as_ids(catalogue, "catalogue"))
         columns = item_ids.known(given_items, "item")
     return _by_user(user_ids, item_ids, rows, columns, values)
+
+
+def check_lengths(users: Sized, items: Sized, values: Sized, what: str) -> None:
+    """Raise unless there are as many users as items and values, and at least one; `what` is the name of a value."""
+    if not len(values) == len(users) == len(items):
+        raise InvalidInputError(
+            f"equal numbers of users, items and {what}s",
+            words("different numbers of them"),
+            f"Give one user and one item per {what}.",
+        )
+    if not len(values):
+        raise InvalidInputError(f"at least one {what}", words("none"), "Check the file, or how it was filtered.")
 
 
 def as_ids(ids: Any, name: str) -> NDArray[Any]:
