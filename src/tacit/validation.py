@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable
+from typing import SupportsFloat, TypeGuard
 
 from tacit.errors import ConcernWarning, InvalidInputError, Words, parameter, words
 
@@ -35,7 +36,7 @@ SMALLEST = sys.float_info.min
 """Probabilities below it have lost digits; accounting with them overflows."""
 
 
-def _is_real(value: object) -> bool:
+def _is_real(value: object) -> TypeGuard[SupportsFloat]:
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         return False
     try:
@@ -46,39 +47,39 @@ def _is_real(value: object) -> bool:
 
 def check_positive(value: object, name: str, *, infinite: bool = False) -> float:
     """Return `value` as a float greater than zero; infinity only when `infinite` allows it."""
-    if not _is_real(value) or not float(value) > 0 or (math.isinf(float(value)) and not infinite):  # type: ignore[arg-type]
+    if not _is_real(value) or not float(value) > 0 or (math.isinf(float(value)) and not infinite):
         kind = "a positive number" if infinite else "a positive finite number"
         raise InvalidInputError(f"{name} to be {kind}", parameter(value), f"Give {name} > 0.")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def check_non_negative(value: object, name: str) -> float:
     """Return `value` as a finite float of at least zero."""
-    if not _is_real(value) or not 0 <= float(value) < math.inf:  # type: ignore[arg-type]
+    if not _is_real(value) or not 0 <= float(value) < math.inf:
         raise InvalidInputError(f"{name} to be a finite number of at least 0", parameter(value), f"Give {name} >= 0.")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def check_epsilon(value: object, *, infinite: bool = False) -> float:
     """Return a privacy loss epsilon > 0."""
-    if not _is_real(value) or not float(value) > 0 or (math.isinf(float(value)) and not infinite):  # type: ignore[arg-type]
+    if not _is_real(value) or not float(value) > 0 or (math.isinf(float(value)) and not infinite):
         raise InvalidInputError(
             "epsilon to be a positive finite number" if not infinite else "epsilon to be a positive number",
             parameter(value),
             "Give the total privacy loss of the whole fit, for example epsilon=1.0.",
         )
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def check_delta(value: object) -> float:
     """Return a failure probability strictly between 0 and 1."""
-    if not _is_real(value) or not SMALLEST <= float(value) < 1:  # type: ignore[arg-type]
+    if not _is_real(value) or not SMALLEST <= float(value) < 1:
         raise InvalidInputError(
             "delta to be strictly between 0 and 1",
             parameter(value),
             "Give a probability well below one over the number of units, for example delta=1e-6.",
         )
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def check_fit_delta(value: object) -> float:
@@ -110,13 +111,13 @@ def warn_about_delta(delta: float, units: int) -> None:
 
 def check_rate(value: object, name: str = "sampling_rate") -> float:
     """Return a sampling rate in (0, 1]."""
-    if not _is_real(value) or not SMALLEST <= float(value) <= 1:  # type: ignore[arg-type]
+    if not _is_real(value) or not SMALLEST <= float(value) <= 1:
         raise InvalidInputError(
             f"{name} to be in (0, 1]",
             parameter(value),
             f"Give the probability with which each unit is drawn; {name}=1 uses all.",
         )
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def check_count(value: object, name: str, *, least: int = 1) -> int:

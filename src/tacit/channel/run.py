@@ -242,7 +242,7 @@ def _lock_step(programs: list[Program], channel: Channel) -> list[Outcome]:
     raise AssertionError("unreachable")
 
 
-def planned_sums(channel: Any) -> int | None:
+def planned_sums(channel: Channel) -> int | None:
     """Return how many sums and choices a channel will release; None if it has no plan."""
     plan = getattr(channel, "plan", None)
     return None if plan is None else sum(step.count for step in plan.steps) + len(plan.choices)

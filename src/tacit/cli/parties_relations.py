@@ -11,6 +11,7 @@ import typer
 from tacit.errors import InvalidInputError, parameter
 
 if TYPE_CHECKING:
+    from tacit.parties.job import Job
     from tacit.parties.models import PartyData
 
 SPEC = typer.Argument(help="The TOML file that describes this organisation's relations, as for `tacit fit coupled`.")
@@ -73,7 +74,7 @@ def outlines_of_files(
     return lines
 
 
-def read_site(path: Path, job: Any, party: str) -> PartyData:
+def read_site(path: Path, job: Job, party: str) -> PartyData:
     """Read a party's relations as the data of a job; refuse relations that do not match the job."""
     from tacit.cli.read_coupled import check_given, read_description
     from tacit.parties.models import PartyData
@@ -100,7 +101,7 @@ def _agrees(stated: Any, given: Any) -> bool:
     return bool(stated == given)
 
 
-def read_records(data: Path, job: Any, party: str) -> Any:
+def read_records(data: Path, job: Job, party: str) -> Any:
     """Return a party's records, or relations, as the data of a job."""
     from tacit.estimators.registry import JOBS, RELATIONS
     from tacit.parties.models import read_party_data

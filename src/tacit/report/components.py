@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from tacit.report.page import Report
 from tacit.report.result import FitResult, concerns_in_the_result
 from tacit.report.synthetic_frontier import Frontier, components_frontier
 from tacit.validation import check_choice, check_epsilon
+
+if TYPE_CHECKING:
+    from tacit.privacy.ledger import Ledger
 
 HELD_OUT = "fraction explained, held out"
 NAMES_LISTED = 8
@@ -153,7 +157,7 @@ def fit_components(
     image_shape: tuple[int, int] | None = None,
     assumptions: Sequence[str] = (),
     frontier: bool = False,
-    ledger: Any = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     random_state: int = 0,
     progress: Callable[[str], None] | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ from tacit.validation import check_count, check_epsilon
 
 if TYPE_CHECKING:
     import polars
+
+    from tacit.privacy.ledger import Ledger
 
 POPULAR = "the most popular items"
 PLAIN, PRIVATE, FITTED = "without privacy", "private", "fitted"
@@ -148,7 +151,7 @@ def compare_implicit(
     held_out: float = 0.1,
     k: int = 20,
     frontier: bool = False,
-    ledger: Any = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     random_state: int = 0,
     source: dict[str, str] | None = None,

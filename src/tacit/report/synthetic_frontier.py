@@ -280,7 +280,9 @@ def regression_frontier(model: PrivatePCR, n_rows: int) -> Frontier:
     )
 
 
-def drawn_items(weights: NDArray[np.float64], sizes: NDArray[np.int64], logits: Any, random: Any) -> list[Any]:
+def drawn_items(
+    weights: NDArray[np.float64], sizes: NDArray[np.int64], logits: Any, random: np.random.Generator
+) -> list[Any]:
     """Return the items of each synthetic user: `sizes` different ones, by popularity and the user's own logits.
 
     The popularities may be noisy, and negative; `logits` maps a slice of users to their array of logits.
@@ -296,7 +298,7 @@ def drawn_items(weights: NDArray[np.float64], sizes: NDArray[np.int64], logits: 
     return chosen
 
 
-def _sizes(n_users: int, n_pairs: int, n_items: int, random: Any) -> NDArray[np.int64]:
+def _sizes(n_users: int, n_pairs: int, n_items: int, random: np.random.Generator) -> NDArray[np.int64]:
     """Return how many items each synthetic user has: about as many as the real ones on average, some many more than others."""
     mean = n_pairs / max(n_users, 1)
     users = max(min(n_users, MOST_USERS, round(MOST_PAIRS / max(mean, 1.0))), 1)
@@ -442,7 +444,7 @@ def network_frontier(model: Any, n_examples: int) -> Frontier:
     )
 
 
-def _directions(n_features: int, shape: Any, random: Any) -> NDArray[np.float64]:
+def _directions(n_features: int, shape: tuple[int, int] | None, random: np.random.Generator) -> NDArray[np.float64]:
     """Return directions with entries of about unit size; for images, smooth ones."""
     if shape is None:
         return np.asarray(random.standard_normal((LATENT, n_features)) / math.sqrt(LATENT))

@@ -26,15 +26,14 @@ def checked_power(divergence: object) -> float:
     """Return p, from a name or a number in [0, 2]."""
     if isinstance(divergence, str) and divergence in NAMES:
         return NAMES[divergence]
-    plain = isinstance(divergence, numbers.Real) and not isinstance(divergence, bool)
-    if not plain or not 0 <= float(divergence) <= 2:  # type: ignore[arg-type]
+    if not isinstance(divergence, numbers.Real) or isinstance(divergence, bool) or not 0 <= float(divergence) <= 2:
         listed = ", ".join(repr(name) for name in NAMES)
         raise InvalidInputError(
             f"divergence to be one of {listed}, or a number in [0, 2]",
             parameter(divergence),
             "0 is Euclid, 1 KL, 2 Itakura-Saito.",
         )
-    return float(divergence)  # type: ignore[arg-type]
+    return float(divergence)
 
 
 def divergence(x: Floats, mean: Floats, p: float) -> Floats:
