@@ -5,7 +5,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tacit.data import (
@@ -105,6 +105,9 @@ def test_cells_that_do_not_fit_are_refused_by_column_and_not_by_value(spec, cell
     where=st.floats(0, 1),
     step=st.floats(0, 1),
 )
+@example(low=2**52 - 1, width=4, where=0.5, step=0.0)  # half an integer is not representable from 2**52 on
+@example(low=2**52 - 39, width=322, where=0.125, step=1.0)
+@example(low=2**53 - 300, width=300, where=1.0, step=1.0)
 def test_integers_fall_into_cells_that_give_them_back(low, width, where, step):
     spec = IntegerColumn(low, low + width)
     value = low + int(where * (spec.high - low))

@@ -143,8 +143,10 @@ class Quantity(ColumnSpec):
         read = self.numbers(column, name)
         assert read is not None
         inside = np.clip(read, *self.bounds)
-        if self.step is not None:  # half a step above: sums of steps are not exact
-            inside = inside + self.step / 2
+        if self.step is not None and (self.step % 1 or self.bounds[0] % 1):
+            inside = (
+                inside + self.step / 2
+            )  # sums of fractional steps are not exact; those of integers are, up to 2**53
         cells = np.searchsorted(self._edges, inside, side="right") - 1
         return np.where(np.isnan(read), len(self._edges) - 1, np.minimum(cells, len(self._edges) - 2)).astype(np.intp)
 
