@@ -18,7 +18,7 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 240, 56, 16, 16, 40
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlannedCharge:
     """What a fit would guarantee and cost.
 
     Attributes
@@ -40,7 +40,7 @@ class Plan:
     wrong: dict[str, str]
 
 
-def planned(epsilon: str, delta: str, unit: str, book: Ledger | None, account: str) -> Plan:
+def planned(epsilon: str, delta: str, unit: str, book: Ledger | None, account: str) -> PlannedCharge:
     """Return the plan of a private fit with this budget.
 
     The cost is that of one Gaussian release with this epsilon and delta. A fit that asks for several sums plans them to cost the
@@ -54,25 +54,25 @@ def planned(epsilon: str, delta: str, unit: str, book: Ledger | None, account: s
         except TacitError as error:
             wrong[name] = error.fix
     if wrong:
-        return Plan("", None, None, 0.0, wrong)
+        return PlannedCharge("", None, None, 0.0, wrong)
     noise = gaussian_noise_multiplier(values["epsilon"], values["delta"])
     guarantee = Guarantee.from_releases([GaussianRelease(noise_multiplier=noise)], delta=values["delta"], unit=unit)
     sentence = str(guarantee).partition(". ")[0] + "."
     if book is None or account not in book.datasets():
-        return Plan(sentence, None, None, 0.0, {})
+        return PlannedCharge(sentence, None, None, 0.0, {})
     terms = book.account(account)
     if (terms.unit, terms.adjacency) != (guarantee.unit, guarantee.adjacency):
         wrong["account"] = (
             f"The account {account!r} protects a {terms.unit} ({terms.adjacency}); this question protects a {unit}. Give the "
             "data set a name of its own."
         )
-        return Plan(sentence, book.remaining(account), None, 0.0, wrong)
+        return PlannedCharge(sentence, book.remaining(account), None, 0.0, wrong)
     fits = book.affordable(account, values["delta"])
     if not book.can_afford(account, guarantee):
         wrong["epsilon"] = (
             f"This is more than the account has left: at most epsilon {fits:.4g} still fits at this delta."
         )
-    return Plan(sentence, book.remaining(account), book.remaining(account, after=guarantee), fits, wrong)
+    return PlannedCharge(sentence, book.remaining(account), book.remaining(account, after=guarantee), fits, wrong)
 
 
 def charges_during(book: Ledger | None, account: str, started: str, ended: str) -> list[Charge]:

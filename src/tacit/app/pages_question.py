@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from tacit.app.budget import Plan, planned
+from tacit.app.budget import PlannedCharge, planned
 from tacit.app.datasets import CLICKS, RATINGS, TABLE, TEXT_COLUMN, TEXTS, DataSet
 from tacit.app.files import new_id, read_json, write_json
 from tacit.app.questions import QUESTIONS, Context, Question, command_line, defaults, questions_for
@@ -171,7 +171,7 @@ class QuestionPages:
     def _context(self, data: DataSet, values: Mapping[str, str]) -> Context:
         return Context(data, self.site.datasets, values, self.site.ledger)
 
-    def _plan(self, data: DataSet, values: Mapping[str, str]) -> Plan:
+    def _plan(self, data: DataSet, values: Mapping[str, str]) -> PlannedCharge:
         return planned(values["epsilon"], values["delta"], data.unit, self.site.book(), data.name)
 
     def _values(self, question: Question, form: FormData) -> dict[str, str]:

@@ -22,7 +22,7 @@ class PaidCharge(Protocol):
         """Correct the charge to what was really released."""
 
 
-class Account(Protocol):
+class ChargedAccount(Protocol):
     """Where a run is charged; `tacit.privacy.Spending` is one."""
 
     def charge(self, guarantee: Guarantee) -> PaidCharge:
@@ -59,7 +59,7 @@ class BudgetedRun:
     Parameters
     ----------
     plan : Plan
-    account : Account, optional
+    account : ChargedAccount, optional
         Charged with the whole plan before the first release, settled when the run is closed.
     memory : Memory
         Of a run that other processes take part in.
@@ -74,7 +74,7 @@ class BudgetedRun:
     A run belongs to one process: a fork of it can neither release nor settle.
     """
 
-    def __init__(self, plan: Plan, account: Account | None, memory: Memory) -> None:
+    def __init__(self, plan: Plan, account: ChargedAccount | None, memory: Memory) -> None:
         self.plan = plan
         self.memory = memory
         self.state = State.PLANNED

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel.asks import Bound, Choose, NormedSum, Sample, Sum, Total, normalise_columns
-from tacit.channel.budget import Account, BudgetedRun
+from tacit.channel.budget import BudgetedRun, ChargedAccount
 from tacit.channel.fixedpoint import Grid, exact_sum
 from tacit.channel.peers import ONE_WORD, Alone, Peers
 from tacit.channel.plan import LEAST_LATTICE_SIGMA, Plan
@@ -110,7 +110,7 @@ class Noisy:
         How many sums there will be and how much noise each gets. A sum that was not planned is refused.
     max_units : int, default=2**20
         Public upper bound on the number of units a holder adds up; it enters the bound on rounding errors.
-    spending : Account, optional
+    spending : ChargedAccount, optional
         Charged with the whole plan before the first release, settled when the run ends.
     keep_values : bool, default=False
         Keep the released numbers in the transcript.
@@ -137,7 +137,7 @@ class Noisy:
         plan: Plan,
         *,
         max_units: int = 2**20,
-        spending: Account | None = None,
+        spending: ChargedAccount | None = None,
         keep_values: bool = False,
         insecure_seed: int | None = None,
     ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 
 if TYPE_CHECKING:
-    from tacit.cli.read import Chosen
+    from tacit.cli.read import ChosenColumns
 
 IRRELEVANT = frozenset(
     {"output", "overwrite", "report", "as_json", "ledger", "dataset", "held_out", "length", "frontier", "seed"}
@@ -137,7 +137,7 @@ def _nmf(options: Options) -> Audited:
     return Audited(model, rows.X)
 
 
-def _chosen(options: Options) -> Chosen:
+def _chosen(options: Options) -> ChosenColumns:
     """Return the columns of the table that the command reads."""
     from tacit.cli.read import chosen_columns
 

@@ -12,7 +12,7 @@ from tacit.cli import options, partitions
 from tacit.cli.apply import keep_terms
 from tacit.cli.budget import account
 from tacit.cli.output import progress, show_fit
-from tacit.cli.read import Chosen, chosen_columns, image_shape_of, prepare
+from tacit.cli.read import ChosenColumns, chosen_columns, image_shape_of, prepare
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.validation import check_choice, check_count, check_positive, check_seed
 
@@ -98,7 +98,7 @@ def nmf(
     chosen = chosen_columns(columns, drop, missing, text_column, private=epsilon is not None)
     parts = partitions.Partitioned(data, scheduler, workers, blocks, resident, checkpoint, dashboard)
     if parts.wanted:
-        if len(ranks) > 1 or vocabulary == PAID or idf != "uniform" or frontier or stem or chosen != Chosen():
+        if len(ranks) > 1 or vocabulary == PAID or idf != "uniform" or frontier or stem or chosen != ChosenColumns():
             raise partitions.whole_data_only(
                 "range of ranks, --vocabulary paid, --idf, --stem, --frontier, --columns, --drop, --missing or --text-column"
             )

@@ -11,7 +11,7 @@ import typer
 from tacit.cli import options, partitions
 from tacit.cli.budget import account
 from tacit.cli.output import progress, show_fit
-from tacit.cli.read import Chosen, chosen_columns, feature_range_of, prepare, range_of, read_labelled
+from tacit.cli.read import ChosenColumns, chosen_columns, feature_range_of, prepare, range_of, read_labelled
 from tacit.errors import InvalidInputError, words
 
 # The numbers below are defaults; each option's help says what it is.
@@ -220,7 +220,7 @@ def _fit(
     chosen = chosen_columns(columns, drop, missing, text_column, private=private)
     parts = partitions.Partitioned(data, scheduler, workers, blocks, resident, checkpoint, dashboard)
     if parts.wanted:
-        if frontier or chosen != Chosen():
+        if frontier or chosen != ChosenColumns():
             raise partitions.whole_data_only("--frontier, --columns, --drop, --missing or --text-column")
         model = _partitioned_model(
             kind,

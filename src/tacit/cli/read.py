@@ -22,7 +22,7 @@ TEXT_ENDINGS = {".txt"}
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenColumns:
     """Which columns of a table a command uses: --columns, --drop, --missing and --text-column."""
 
     columns: tuple[str, ...] | None = None
@@ -38,7 +38,7 @@ class Chosen:
 
 def chosen_columns(
     columns: str | None, drop: str | None, missing: str, text_column: str | None = None, *, private: bool
-) -> Chosen:
+) -> ChosenColumns:
     """Return what the options choose; refuse what a private fit must not compute from its rows."""
     fill: str | float = missing
     if missing not in ("refuse", "mean", "median"):
@@ -60,7 +60,7 @@ def chosen_columns(
             words("both"),
             "Other columns are not read, and an empty cell is an empty text.",
         )
-    return Chosen(None if columns is None else _names(columns), _names(drop or ""), fill, text_column)
+    return ChosenColumns(None if columns is None else _names(columns), _names(drop or ""), fill, text_column)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def prepare(
     stem: bool = False,
     stop_words: bool = False,
     buy: Callable[[tuple[str, ...]], PaidVocabulary] | None = None,
-    chosen: Chosen = Chosen(),  # it cannot be changed
+    chosen: ChosenColumns = ChosenColumns(),  # it cannot be changed
 ) -> Prepared:
     """Read texts, images or a matrix; with `unit_rows`, scale each row by itself to norm 1, which costs no privacy.
 
@@ -163,12 +163,12 @@ def _texts(path: Path, column: str | None) -> tuple[str, ...] | None:
     from tacit.data.files import read_frame
 
     if path.suffix.lower() == ".jsonl" and path.is_file():
-        _refuse_choice(Chosen(text_column=column), path)
+        _refuse_choice(ChosenColumns(text_column=column), path)
         return read_text_lines(path)
     if path.is_dir():
         if not any(file.suffix.lower() in TEXT_ENDINGS for file in path.rglob("*")):
             return None
-        _refuse_choice(Chosen(text_column=column), path)
+        _refuse_choice(ChosenColumns(text_column=column), path)
         return read_texts(path).texts
     if column is None:
         return None
@@ -184,8 +184,8 @@ def _texts(path: Path, column: str | None) -> tuple[str, ...] | None:
     return tuple(frame[column].cast(polars.String).fill_null("").to_list())
 
 
-def _refuse_choice(chosen: Chosen, path: Path) -> None:
-    if chosen != Chosen():
+def _refuse_choice(chosen: ChosenColumns, path: Path) -> None:
+    if chosen != ChosenColumns():
         raise InvalidInputError(
             "a table with --columns, --drop, --missing or --text-column",
             words(f"the folder {path}" if path.is_dir() else f"the texts of {path.name}"),
@@ -194,7 +194,7 @@ def _refuse_choice(chosen: Chosen, path: Path) -> None:
 
 
 @contextmanager
-def _texts_need_an_option(path: Path, chosen: Chosen) -> Iterator[None]:
+def _texts_need_an_option(path: Path, chosen: ChosenColumns) -> Iterator[None]:
     """Add to an error about a table with text that --text-column reads texts."""
     try:
         yield
@@ -473,7 +473,7 @@ class Labelled(Undisclosed):
     feature_range: tuple[float, float] | None = None
 
 
-def read_labelled(path: Path, label: str | None, chosen: Chosen = Chosen()) -> Labelled:
+def read_labelled(path: Path, label: str | None, chosen: ChosenColumns = ChosenColumns()) -> Labelled:
     """Read a csv or parquet table, an npz archive, or a folder of images with one subfolder per class."""
     if not path.exists():
         raise InvalidInputError(
@@ -570,7 +570,7 @@ def _archive(path: Path, label: str) -> Labelled:
     return Labelled(read_matrix(path).X, labels)
 
 
-def _table(path: Path, label: str, chosen: Chosen) -> Labelled:
+def _table(path: Path, label: str, chosen: ChosenColumns) -> Labelled:
     from tacit.data.files import read_frame
     from tacit.data.tables import numbers_of
 

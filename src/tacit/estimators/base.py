@@ -59,7 +59,7 @@ def learned(*, init: Literal[False] = False) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Result:
+class FrozenResult:
     """What one fit produced and may leave the holder; later changes of the estimator do not reach it.
 
     Attributes
@@ -130,10 +130,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     Subclasses declare their fields with `public`, `withheld`, `released` and `learned`, and get their constructor from
     them. Every method whose name begins with "fit" starts from nothing: what an earlier fit left is removed when it
-    begins, and what it set itself is removed if it fails. When it succeeds, its `Result` is frozen: files and pickles are
+    begins, and what it set itself is removed if it fails. When it succeeds, it leaves a `FrozenResult`: files and pickles are
     made from that, not from attributes, which may have changed since. `partial_fit` continues.
 
-    Pickles (and joblib files) of a fitted private model hold its `Result` only; a warning says so. `copy.copy` and
+    Pickles (and joblib files) of a fitted private model hold its `FrozenResult` only; a warning says so. `copy.copy` and
     `copy.deepcopy` stay within the process and copy everything. `sklearn.base.clone` copies the parameters, all of
     them, and nothing that was fitted. An estimator that is not fitted is pickled with all its parameters, so that it can
     be fitted, and charged to its ledger, in another process.
@@ -144,7 +144,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     """Whether pickles hold only what may leave the holder."""
 
     guarantee_: Guarantee
-    _result: Result
+    _result: FrozenResult
     _has_released: bool
     """Whether something was released before; no fit removes it."""
     _names_before_fit: frozenset[str]
@@ -186,7 +186,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 tell("done")
             if "guarantee_" in vars(self):
                 values = {name: _frozen(vars(self)[name]) for name in self._released if name in vars(self)}
-                self._result = Result(settings, values, self.guarantee_)
+                self._result = FrozenResult(settings, values, self.guarantee_)
             self._names_of_fit = frozenset(self._fitted_names())
         except BaseException:
             if afresh:
@@ -236,7 +236,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         fields = dataclasses.fields(self)
         return {field.name: getattr(self, field.name) for field in fields if field.init and field.metadata["public"]}
 
-    def _restored(self, result: Result) -> Self:
+    def _restored(self, result: FrozenResult) -> Self:
         """Take over a result of an earlier process; the parameters are set already."""
         for name, value in result.values.items():
             setattr(self, name, copy.deepcopy(value))
@@ -260,7 +260,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if "result" not in state:
             super().__setstate__(state)
             return
-        result = Result(**state.pop("result"))
+        result = FrozenResult(**state.pop("result"))
         self.__dict__.update({**type(self)(**result.parameters).get_params(deep=False), **state})
         self._restored(result)
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from tacit.data.constraints import AtMost, Determines, Implies
 from tacit.data.schema import CategoryColumn, DateColumn, IntegerColumn, NumberColumn, TableSchema
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.estimators.base import Estimator, Result, in_file, withheld
+from tacit.estimators.base import Estimator, FrozenResult, in_file, withheld
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.records import checked_record, is_integer, is_record, is_text
 
@@ -163,7 +163,7 @@ class SavedModel(Estimator):
                 words(f"others ({type(error).__name__})"),
                 "The file is damaged or not one that tacit wrote.",
             ) from None
-        result = Result(parameters, values, Guarantee.from_dict(header["guarantee"]))
+        result = FrozenResult(parameters, values, Guarantee.from_dict(header["guarantee"]))
         return cls(**parameters)._restored(result)
 
 

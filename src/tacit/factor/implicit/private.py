@@ -18,7 +18,7 @@ from tacit.factor.implicit.program import (
     SPLIT,
     AddedTo,
     Fresh,
-    Release,
+    ReleasedItems,
     Scheduled,
     implicit_program,
 )
@@ -213,9 +213,9 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
         self.item_regression_ = result["regression"]
         self.n_learned_ = int(np.any(self.item_regression_, axis=1).sum())
 
-    def _release(self) -> Release:
+    def _release(self) -> ReleasedItems:
         """Return what this model released, for another to add to."""
         self._items()
         names = {"weights": "item_weights_", "users": "n_users_", "items": "learned_items_", "pairs": "item_pairs_"}
         names |= {"direction": "item_direction_", "weight_noise": "weight_noise_", "pair_noise": "pair_noise_"}
-        return Release.of({name: getattr(self, own) for name, own in names.items()})
+        return ReleasedItems.of({name: getattr(self, own) for name, own in names.items()})

@@ -51,7 +51,7 @@ RIDGE = 2e-4
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleasedItems:
     """What the two sums released, of all users so far, and how much noise it carries.
 
     Attributes
@@ -83,7 +83,7 @@ class Release:
         }
 
     @classmethod
-    def of(cls, public: Mapping[str, Any]) -> Release:
+    def of(cls, public: Mapping[str, Any]) -> ReleasedItems:
         """Return what an outcome made with `public` holds."""
         chosen = ChosenItems(public["items"], public["direction"], KEPT)
         names = ("users", "weights", "weight_noise", "pairs", "pair_noise")
@@ -128,7 +128,7 @@ class Fresh:
 class AddedTo(Fresh):
     """The sums of this fit added to what an earlier one released, with noise of its own."""
 
-    def __init__(self, earlier: Release) -> None:
+    def __init__(self, earlier: ReleasedItems) -> None:
         self._chosen = earlier.chosen
         self._arrays = {"users": np.array([earlier.users]), "items": earlier.weights, "pairs": earlier.pairs}
         self._noise = {"users": 0.0, "items": earlier.weight_noise, "pairs": earlier.pair_noise}
@@ -228,7 +228,7 @@ def implicit_program(
         memory.wait(table)
         chosen = ChosenItems(np.zeros(0, dtype=np.int64), np.zeros(0), KEPT)
     if len(chosen.items) < 2:
-        release = Release(users, weights, noise["items"], chosen, np.zeros(0), 0.0)
+        release = ReleasedItems(users, weights, noise["items"], chosen, np.zeros(0), 0.0)
         nothing = np.zeros((len(chosen.items), len(chosen.items)), dtype=np.float32)
         return Outcome({**release.public(), "regression": nothing})
     tell("counting pairs of items")
@@ -247,7 +247,7 @@ def implicit_program(
     memory.forget()
     pairs, pair_noise = memory.totals("pairs", total)
     tell("learning about items")
-    release = Release(users, weights, noise["items"], chosen, pairs["pairs"], pair_noise["pairs"])
+    release = ReleasedItems(users, weights, noise["items"], chosen, pairs["pairs"], pair_noise["pairs"])
     popularity = positive_weights(weights, noise["items"])[chosen.items]
     estimate = estimated_moment(
         unpack(release.pairs, len(chosen.items)),

@@ -53,7 +53,7 @@ STAYS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class PlannedPrograms:
     """The programs of all sites, and the plan; None for a fit without noise."""
 
     programs: list[Program]
@@ -62,7 +62,7 @@ class Run:
 
 def moments_run(
     model: PrivateCoupledFactorization, problems: Sequence[Problem], cells: Sequence[Sequence[UnitCells]]
-) -> Run:
+) -> PlannedPrograms:
     """Prepare "moments", for one private relation per site, in CP form under Euclid."""
     first = problems[0]
     (kind,) = first.kinds[0]
@@ -91,7 +91,7 @@ def moments_run(
         make(mine[0], settings, public_features(problem), first.entity)
         for problem, mine in zip(problems, cells, strict=True)
     ]
-    return Run(programs, plan)
+    return PlannedPrograms(programs, plan)
 
 
 def _sites(problem: Problem, lead: str | None, *, by_cell: bool) -> Sites:
@@ -116,7 +116,7 @@ def _sites(problem: Problem, lead: str | None, *, by_cell: bool) -> Sites:
 
 def gradient_run(
     model: PrivateCoupledFactorization, problems: Sequence[Problem], cells: Sequence[Sequence[UnitCells]]
-) -> Run:
+) -> PlannedPrograms:
     """Prepare "sgld" and "published"."""
     first = problems[0]
     by_cell = model.unit == "cell"
@@ -143,7 +143,7 @@ def gradient_run(
     programs = [
         sgld_program(problem, mine, problem.ranks, settings) for problem, mine in zip(problems, cells, strict=True)
     ]
-    return Run(programs, plan)
+    return PlannedPrograms(programs, plan)
 
 
 def _plan(model: PrivateCoupledFactorization, steps: Split | list[Step]) -> Plan | None:
