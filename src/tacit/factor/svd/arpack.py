@@ -11,10 +11,10 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 NOT_ORTHOGONAL = 1e-11
 """If inner products of the vectors are above this, some of them have no variance, and ARPACK cannot find them."""
 
-Found = tuple[NDArray[np.float64], NDArray[np.float64], float, int]
+Decomposition = tuple[NDArray[np.float64], NDArray[np.float64], float, int]
 
 
-def by_arpack(X: Any, mean: NDArray[np.float64] | None, size: int, tol: float, seed: int) -> Found | None:
+def by_arpack(X: Any, mean: NDArray[np.float64] | None, size: int, tol: float, seed: int) -> Decomposition | None:
     """Return squared singular values, right singular vectors as rows, the largest residual, and the number of products.
 
     The strongest comes first. The residual is that of the worst vector, as a share of the smallest value; the products
