@@ -247,3 +247,38 @@ def test_every_public_name_resolves():
     assert tacit.__version__
     with pytest.raises(AttributeError, match="no attribute"):
         _ = tacit.nonsense
+
+
+def unexplained_numbers(text):
+    """Return the names of numeric constants of a module that have neither a docstring nor a comment."""
+
+    def numeric(value):
+        if isinstance(value, ast.Tuple | ast.List | ast.Dict):
+            parts = value.values if isinstance(value, ast.Dict) else value.elts
+            return bool(parts) and all(map(numeric, parts))
+        if isinstance(value, ast.BinOp):
+            return numeric(value.left) and numeric(value.right)
+        if isinstance(value, ast.UnaryOp):
+            return numeric(value.operand)
+        return isinstance(value, ast.Constant) and type(value.value) in (int, float)
+
+    lines, unexplained = text.split("\n"), []
+    body = ast.parse(text).body
+    for node, following in zip(body, [*body[1:], None], strict=True):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or not numeric(node.value):
+            continue
+        described = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+        beside = lines[max(node.lineno - 2, 0) : node.end_lineno]
+        if not described and not beside[0].startswith("#") and not any("#" in line for line in beside[1:]):
+            unexplained.append(ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target))
+    return unexplained
+
+
+@pytest.mark.slow
+def test_every_constant_says_what_it_means():
+    assert {module: names for module, text in TEXTS.items() if (names := unexplained_numbers(text))} == {}
+
+
+def test_a_number_without_meaning_is_found():
+    assert unexplained_numbers("A = 3\nB, C = 0.5, (1, 2)\n") == ["A", "(B, C)"]
+    assert unexplained_numbers('\nA = 3\n"""Rows."""\nB = 2  # columns\n# of a page\nC = {"a": -1}\n') == []
