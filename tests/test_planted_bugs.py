@@ -43,6 +43,7 @@ from tacit.factor import moments
 from tacit.factor.ratings import item_moments
 from tacit.factor.ratings import private as private_recommender
 from tacit.privacy import Guarantee, Ledger, Spending, gaussian_noise_multiplier
+from tacit.privacy.schedules import Schedule
 from tacit.testing import check_neighbours
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -365,6 +366,28 @@ def schedules_release_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(noised) == 1
 
 
+def schedules_refuse_older_copies(tmp_path: Path) -> None:
+    book = Ledger(tmp_path / "ledger.db")
+    book.open_account("images", 2.0, 1e-5)
+
+    def release() -> None:
+        file = tmp_path / "schedule"
+        PrivateNMF(2, schedule=(4,), schedule_file=file, ledger=book, dataset="images").partial_fit(IMAGES[:30])
+
+    release()
+    older = (tmp_path / "schedule").read_bytes()
+    release()
+    (tmp_path / "schedule").write_bytes(older)
+    with pytest.raises(BudgetError):
+        release()
+
+
+def schedules_count_the_rounding_of_all_releases() -> None:
+    plan = Schedule(100)
+    grid, sensitivity, _ = noisy.scales(plan.reach(1000), 50, 2.0, 1000)
+    assert plan.sensitivity / grid.step + (100 * 50) ** 0.5 <= sensitivity
+
+
 def refitted_models_state_both_fits() -> None:
     users, items, _ = rated(False)
     catalogue = list(np.unique(items))
@@ -509,6 +532,8 @@ CHECKS: dict[str, Callable[..., None]] = {
     "refits": refits_leave_nothing,
     "schedules, settings": schedules_keep_their_settings,
     "schedules, once": schedules_release_once,
+    "schedules, older copies": schedules_refuse_older_copies,
+    "schedules, rounding": schedules_count_the_rounding_of_all_releases,
     "refitted": refitted_models_state_both_fits,
     "ended": ended_runs_state_their_plan,
     "settlements": settlements_free_gaussian_sums_only,
@@ -937,6 +962,18 @@ MUTANTS = [
         "a release of a schedule can be made again",
         "schedules, once",
         attribute(scheduled.Turns, "begin", lambda self, release: None),
+    ),
+    Mutant(
+        "double spending",
+        "a schedule goes on from an older copy of its file",
+        "schedules, older copies",
+        attribute(scheduled.PaidSchedule, "begin", lambda self, release: None),
+    ),
+    Mutant(
+        "sensitivity",
+        "a schedule counts the rounding of one release",
+        "schedules, rounding",
+        attribute(Schedule, "reach", lambda self, max_units: self.sensitivity),
     ),
     Mutant(
         "double spending",

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tacit.channel.noisy import scales, with_float_errors
 from tacit.errors import InvalidInputError
 from tacit.privacy.schedules import RunningTotal, Schedule
 
@@ -72,3 +73,28 @@ def test_no_release_beyond_the_schedule():
         Schedule(3).relative_noise(3)
     with pytest.raises(InvalidInputError):
         Schedule(0)
+
+
+@pytest.mark.parametrize("releases", [1, 4, 52, 365])
+@pytest.mark.parametrize("size", [1, 100, 40_000])
+def test_the_noise_covers_the_rounding_of_all_releases_to_their_grids(releases, size):
+    """The channel counts the rounding of one sum; a schedule rounds in each of its releases."""
+    schedule, max_units = Schedule(releases), 2**20
+    grid, sensitivity, _ = scales(schedule.reach(max_units), size, 3.0, max_units)
+    moved = with_float_errors(schedule.sensitivity, max_units) / grid.step + np.sqrt(releases * size)
+    assert moved <= sensitivity
+
+
+def test_the_noise_covers_the_rounding_of_added_terms():
+    """Few units and many releases: what the sum of earlier terms errs by, against fractions, is within the reserve."""
+    from fractions import Fraction
+
+    schedule = Schedule(300)
+    running, exact, errors = RunningTotal(schedule), [], []
+    coefficients = [Fraction(c) for c in schedule.coefficients]
+    for value in np.random.default_rng(0).random(300):
+        term = running.next_terms({"x": np.array([value])})["x"][0]
+        exact.insert(0, Fraction(value))
+        errors.append(float(abs(Fraction(term) - sum(c * x for c, x in zip(coefficients, exact, strict=False)))))
+    reserve = schedule.reach(1) * (1 - np.sqrt(300) * 2.0**-13) - schedule.sensitivity
+    assert 0 < 2 * np.linalg.norm(errors) <= reserve * (1 + 1e-6)

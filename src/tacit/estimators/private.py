@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from tacit.channel import Channel, Clear, Noisy, Outcome, Plan, Program, Split, Step, run
+from tacit.channel.budget import ChargedAccount
 from tacit.errors import PrivacyWarning
 from tacit.estimators.base import public, withheld
 from tacit.estimators.saved import SavedModel
@@ -86,25 +87,29 @@ class PrivateFit(SavedModel):
             self.epsilon, self.delta, steps=steps, unit=self._unit, adjacency=self.adjacency, choices=choices
         )
 
-    def _run(self, given: Any, program: Program, plan: Plan | None) -> Outcome:
+    def _run(self, given: Any, program: Program, plan: Plan | None, account: ChargedAccount | None = None) -> Outcome:
         """Run `program` over the channel of the plan, and keep its guarantee.
 
-        `given` is the data as the caller gave it; its fingerprint names the account if there is no `dataset`.
+        `given` is the data as the caller gave it; its fingerprint names the account if there is no `dataset`. `account` is
+        charged in place of the ledger's.
         """
-        outcome = run(program, self._channel(given, plan))
+        outcome = run(program, self._channel(given, plan, account))
         self.guarantee_ = outcome.channel.guarantee
         return outcome
 
-    def _channel(self, given: Any, plan: Plan | None) -> Channel:
+    def _channel(self, given: Any, plan: Plan | None, account: ChargedAccount | None = None) -> Channel:
         self._ready_to_release(plan)
         if plan is None:
             return Clear()
-        spending = None if self.ledger is None else self._spending(self.ledger, given)
+        spending = self._spending(given) if account is None else account
         return Noisy(plan, max_units=self.max_units, spending=spending, insecure_seed=self.insecure_seed)
 
-    def _spending(self, ledger: Ledger | str | os.PathLike[str], given: Any) -> Spending:
+    def _spending(self, given: Any) -> Spending | None:
+        """Return the ledger's account for this data; None without a ledger."""
+        if self.ledger is None:
+            return None
         account = given if self.dataset is None else self.dataset
-        return Spending.on(open_ledger(ledger), account, type(self).__name__)
+        return Spending.on(open_ledger(self.ledger), account, type(self).__name__)
 
     def _ready_to_release(self, plan: Plan | None) -> None:
         """Try what could fail after the charge, and warn if this is a second release.

@@ -10,8 +10,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ class ScheduleFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
+        self._schedule: str | None = None
+        """Which schedule this object began or read: another one in a new file of the same name is refused."""
 
     @property
     def ended(self) -> int:
@@ -55,13 +58,21 @@ class ScheduleFile:
         with self._open() as file:
             return int(file.execute("SELECT COUNT(*) FROM releases WHERE ended").fetchone()[0])
 
-    def begin(self, number: int) -> bool:
-        """Note that a release (counted from 0) begins; return False, and note nothing, if it was begun or is not the next."""
+    def begin(self, number: int, then: Callable[[], None] | None = None) -> bool:
+        """Note that a release (counted from 0) begins; return False, and note nothing, if it was begun or is not the next.
+
+        `then` is called before the note is written; nothing is noted if it raises.
+        """
         with self._open(create=number == 0) as file:
             begun, ended = file.execute("SELECT COUNT(*), COALESCE(SUM(ended), 0) FROM releases").fetchone()
             if not number == begun == ended:
                 return False
             file.execute("INSERT INTO releases (number) VALUES (?)", (number,))
+            schedule = secrets.token_hex(16) if number == 0 else self._schedule
+            file.execute("INSERT OR REPLACE INTO about VALUES ('schedule', ?)", (schedule,))
+            if then is not None:
+                then()
+        self._schedule = schedule
         return True
 
     def cancel_first(self) -> None:
@@ -75,7 +86,7 @@ class ScheduleFile:
         running: Mapping[str, RunningTotal],
         fixed: Mapping[str, NDArray[Any]],
         kept: Sequence[Mapping[str, NDArray[Any]]],
-        withheld: Mapping[str, Any],
+        notes: Mapping[str, Any],
         model: bytes,
     ) -> None:
         """Keep a release that has ended, with what all of them have in common."""
@@ -89,15 +100,16 @@ class ScheduleFile:
                 file.execute("DELETE FROM sums WHERE kind = ?", (KEPT,))
             for name, array in fixed.items():
                 file.execute("INSERT OR REPLACE INTO fixed VALUES (?, ?)", (name, _written(array)))
-            for name, value in (("withheld", json.dumps(dict(withheld)).encode()), ("model", model)):
+            for name, value in (("notes", json.dumps(dict(notes)).encode()), ("model", model)):
                 file.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (name, value))
             file.execute("UPDATE releases SET ended = 1 WHERE number = ?", (number,))
 
     def read_model(self) -> tuple[bytes, dict[str, Any]]:
-        """Return the model of the last release, as `save` writes it, and the holder's settings."""
+        """Return the model of the last release, as `save` writes it, and what else the holder noted."""
         with self._open() as file:
             about = dict(file.execute("SELECT name, value FROM about"))
-        return about["model"], json.loads(about["withheld"])
+        self._schedule = about["schedule"]
+        return about["model"], json.loads(about["notes"])
 
     def read_sums(
         self, running: Mapping[str, RunningTotal]
@@ -129,8 +141,12 @@ class ScheduleFile:
         if create:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         try:
-            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=60)) as file:
+            address = f"{self.path.as_uri()}?mode=rw"  # which does not make a file
+            with closing(sqlite3.connect(address, uri=True, isolation_level=None, timeout=60)) as file:
                 file.execute("PRAGMA synchronous=FULL")
+                file.execute(
+                    "PRAGMA secure_delete=ON"
+                )  # rows that were kept and are not needed any more are overwritten
                 file.execute("BEGIN IMMEDIATE")
                 self._check(file, create=create)
                 yield file
@@ -152,6 +168,14 @@ class ScheduleFile:
             file.execute("SELECT value FROM about WHERE name = 'format'")
         ):
             raise sqlite3.DatabaseError
+        elif self._schedule is not None and (self._schedule,) not in list(
+            file.execute("SELECT value FROM about WHERE name = 'schedule'")
+        ):
+            raise InvalidInputError(
+                f"the schedule that this object began or read, at {self.path}",
+                words("another one"),
+                "The file was replaced. Go on with a new object that reads it. Nothing was released.",
+            )
 
 
 def _written(array: NDArray[Any]) -> bytes:

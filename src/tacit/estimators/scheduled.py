@@ -7,7 +7,7 @@ import io
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +24,35 @@ from tacit.estimators.saved import as_saved, read_model
 from tacit.estimators.schedule_file import ScheduleFile
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger.spending import Spending
+from tacit.privacy.ledger.spending import Spending, open_ledger
 from tacit.privacy.schedules import RunningTotal, Schedule
 
 Arrays = Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class PaidSchedule:
+    """The charge of a schedule in a ledger, which notes every later release of it: one that it has is not begun again."""
+
+    ledger: Ledger
+    dataset: str
+    charge: str
+    """Hash of the charge."""
+
+    def begin(self, release: int) -> None:
+        """Note that a release (counted from 0) begins, or raise."""
+        self.ledger.begin_later(self.dataset, self.charge, release)
 
 
 class Turns:
     """Which releases of one schedule were begun. All copies of an estimator share it; other processes cannot use it.
 
     The budget of a schedule pays for each release once. One that was begun may have released something before it failed, so
-    that it is not begun again: not by a second attempt, not by a copy, and not by a fork.
+    that it is not begun again: not by a second attempt, not by a copy, and not by a fork. A ledger knows it too (`paid`).
     """
 
     def __init__(self) -> None:
+        self.paid: PaidSchedule | None = None
         self._last = 0
         self._process: int | None = os.getpid()
         self._lock = threading.Lock()
@@ -49,7 +64,12 @@ class Turns:
                 raise _turn_refused("one that another process made")
             if release != self._last + 1:
                 raise _turn_refused(f"one whose release number {release + 1} was begun before, here or by a copy")
+            self._note_in_ledger(release)
             self._last = release
+
+    def _note_in_ledger(self, release: int) -> None:
+        if self.paid is not None:
+            self.paid.begin(release)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Turns:
         return self
@@ -58,7 +78,7 @@ class Turns:
         return {"_last": self._last}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._last, self._process, self._lock = state["_last"], None, threading.Lock()
+        self._last, self._process, self._lock, self.paid = state["_last"], None, threading.Lock(), None
 
 
 class TurnsInFile(Turns):
@@ -70,14 +90,16 @@ class TurnsInFile(Turns):
 
     def begin(self, release: int) -> None:
         """Take the turn of a release; raise if it was taken."""
-        if not self.file.begin(release):
+        # the ledger notes it within the file's transaction: if the ledger refuses, or is locked, the file is as it was
+        if not self.file.begin(release, then=lambda: self._note_in_ledger(release)):
             raise _turn_refused(f"one whose release number {release + 1} was begun before, here or by another process")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"file": self.file}
+        return {"file": self.file, "paid": self.paid}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["file"])  # type: ignore[misc]
+        self.paid = state["paid"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +116,26 @@ class Turn:
 
     def settle(self, guarantee: Guarantee) -> None:
         """Do nothing: a release that ended early was begun."""
+
+
+@dataclass(frozen=True)
+class WholeSchedule:
+    """The account of a first release: it charges for all releases, and the charge stays as it is.
+
+    What the first release leaves out may be released by a later one, which is not charged.
+    """
+
+    spending: Spending
+    turns: Turns
+
+    def charge(self, guarantee: Guarantee) -> WholeSchedule:
+        """Charge the ledger, or raise."""
+        made = self.spending.charge(guarantee).charge
+        self.turns.paid = PaidSchedule(self.spending.ledger, made.dataset, made.hash)
+        return self
+
+    def settle(self, guarantee: Guarantee) -> None:
+        """Do nothing."""
 
 
 def _turn_refused(got: str) -> BudgetError:
@@ -113,10 +155,14 @@ class ScheduledSums:
     schedule : Schedule
     steps : iterable of str
         Names of the steps.
+    max_units : int
+        Public upper bound on the number of units of one release.
     """
 
-    def __init__(self, schedule: Schedule, steps: Iterable[str]) -> None:
+    def __init__(self, schedule: Schedule, steps: Iterable[str], max_units: int) -> None:
         self.schedule = schedule
+        self.reach = schedule.reach(max_units)
+        """How far a unit moves the sums of all releases together, over how far it moves one total."""
         self.running = {step: RunningTotal(schedule) for step in steps}
         self.fixed: dict[str, Any] = {}
         """What an early release chose, from released totals, for all later ones."""
@@ -164,18 +210,21 @@ class ScheduledFit(PrivateFit):
             cls.partial_fit = available_if(_has_schedule)(vars(cls)["partial_fit"])
 
     def _goes_on(self) -> bool:
-        # the first release of a schedule has nothing of an earlier fit
-        return hasattr(self, "_memory") or (
-            self.schedule_file is not None and ScheduleFile(self.schedule_file).ended > 0
-        )
+        # the first release of a schedule, and one that goes on from a file, have nothing of an earlier fit of this object
+        return hasattr(self, "_memory")
 
     def _after_fit(self) -> None:
         if hasattr(self, "_memory") and isinstance(self._memory.turns, TurnsInFile):
             content = io.BytesIO()
             self._write(content)
-            memory = self._memory
+            memory, paid = self._memory, self._memory.turns.paid
+            notes = {
+                "withheld": memory.withheld,
+                "names": [str(name) for name in getattr(self, "feature_names_in_", ())],
+                "paid": None if paid is None else {"dataset": paid.dataset, "charge": paid.charge},
+            }
             memory.turns.file.keep(
-                memory.released - 1, memory.running, memory.fixed, memory.kept, memory.withheld, content.getvalue()
+                memory.released - 1, memory.running, memory.fixed, memory.kept, notes, content.getvalue()
             )
         super()._after_fit()
 
@@ -192,17 +241,27 @@ class ScheduledFit(PrivateFit):
         planned.check_helps()
         if hasattr(self, "_memory"):
             self._check_unchanged()
+        if self.ledger is not None and self.dataset is None:
+            raise InvalidInputError(
+                "dataset= with a ledger and a schedule",
+                words("none"),
+                "Name the account: every release has other data, and one account is charged for all of them.",
+            )
         return planned
 
     def _read_schedule(self, file: ScheduleFile, make: Any) -> Any:
         """Return what the releases in the file left, and take over the model of the last."""
-        content, withheld = file.read_model()
+        content, notes = file.read_model()
         header, arrays = read_model(io.BytesIO(content), {type(self).__name__: type(self)})
         self._restored(type(self)._restore(header, arrays)._result)
-        memory = make(self._planned())
+        if notes["names"]:
+            self.feature_names_in_ = np.array(notes["names"], dtype=object)
+        memory = make(self._planned(), self.max_units)
         memory.fixed, memory.kept = file.read_sums(memory.running)
-        memory.withheld = withheld
+        memory.withheld = notes["withheld"]
         memory.turns = TurnsInFile(file)
+        if notes["paid"] is not None and self.ledger is not None:  # without it the settings are refused
+            memory.turns.paid = PaidSchedule(open_ledger(self.ledger), **notes["paid"])
         return memory
 
     def _check_unchanged(self) -> None:
@@ -227,12 +286,13 @@ class ScheduledFit(PrivateFit):
         ledger = self.ledger.path if isinstance(self.ledger, Ledger) else self.ledger
         paths = {"ledger": ledger, "schedule_file": self.schedule_file}
         absolute = {name: None if path is None else str(Path(path).absolute()) for name, path in paths.items()}
-        return {**absolute, "dataset": self.dataset, "insecure_seed": self.insecure_seed}
+        seed = None if self.insecure_seed is None else int(self.insecure_seed)
+        return {**absolute, "dataset": self.dataset, "insecure_seed": seed}
 
-    def _run_scheduled(self, given: Any, program: Program, split: Split) -> Outcome:
+    def _run_scheduled(self, given: Any, program: Program, split: Split, memory: ScheduledSums) -> Outcome:
         """Run one release: the first is charged for all, later ones add their noise at no further cost."""
         if not hasattr(self, "_memory"):
-            outcome = self._first_run(given, program, split)
+            outcome = self._first_run(given, program, split, memory.turns)
             self.guarantee_ = self.guarantee_.assuming(_covers(self._planned()))
             return outcome
         plan = self._plan(split)
@@ -245,30 +305,32 @@ class ScheduledFit(PrivateFit):
         turn = Turn(self._memory.turns, self._memory.released)
         return run(program, Noisy(plan, max_units=self.max_units, spending=turn, insecure_seed=seed))
 
-    def _spending(self, ledger: Ledger | str | os.PathLike[str], given: Any) -> Spending:
-        # a sum that the first release leaves out is asked for by a later one, which is not charged
-        return replace(super()._spending(ledger, given), in_full=self.schedule is not None)
-
-    def _first_run(self, given: Any, program: Program, split: Split) -> Outcome:
-        if self.schedule_file is None:
-            return self._run(given, program, self._plan(split))
-        file = ScheduleFile(self.schedule_file)
-        if not file.begin(0):
+    def _first_run(self, given: Any, program: Program, split: Split, turns: Turns) -> Outcome:
+        plan, spending = self._plan(split), self._spending(given)
+        account = None if spending is None else WholeSchedule(spending, turns)
+        if not isinstance(turns, TurnsInFile):
+            return self._run(given, program, plan, account)
+        if not turns.file.begin(0):
             raise _turn_refused("one whose first release another process has begun")
         try:
-            return self._run(given, program, self._plan(split))
+            return self._run(given, program, plan, account)
         except BaseException:
-            file.cancel_first()
+            turns.file.cancel_first()
             raise
 
     def _continued(self, make: Any) -> Any:
-        """Return what the earlier releases left, as a copy that a failed release does not change, or a new one."""
-        if not hasattr(self, "_memory") and self.schedule_file is not None and self._goes_on():
-            self._memory = self._read_schedule(ScheduleFile(self.schedule_file), make)
-            self._check_unchanged()
+        """Return what the earlier releases left, as a copy that a failed release does not change, or a new one.
+
+        `make` is called with the schedule and `max_units`.
+        """
+        if not hasattr(self, "_memory") and self.schedule_file is not None:
+            file = ScheduleFile(self.schedule_file)
+            if file.ended:
+                self._memory = self._read_schedule(file, make)
+                self._check_unchanged()
         if hasattr(self, "_memory"):
             return copy.deepcopy(self._memory)
-        memory = make(self._planned())
+        memory = make(self._planned(), self.max_units)
         memory.withheld = self._withheld_settings()
         if self.schedule_file is not None:
             memory.turns = TurnsInFile(ScheduleFile(self.schedule_file))

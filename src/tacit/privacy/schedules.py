@@ -36,6 +36,11 @@ from tacit.validation import check_count
 
 Arrays = Mapping[str, NDArray[np.float64]]
 
+FLOAT_UNIT = 2.0**-53
+"""Unit roundoff of double precision."""
+ROUNDED_PART = 2.0**-13
+"""Largest part of a sum's bound that its rounding to the grid is (LEAST_STEPS_PER_ROUNDING of the noisy channel is 2**13)."""
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -81,6 +86,24 @@ class Schedule:
         for start in range(0, min(self.participations * self.separation, self.releases), self.separation):
             total[start:] += self.coefficients[: self.releases - start]
         return float(np.linalg.norm(total)) * (1 + 1e-12)
+
+    def reach(self, max_units: int) -> float:
+        r"""Return the bound of the sums of all releases together, over that of a unit's new terms, for a noisy channel.
+
+        The channel counts the rounding of one sum. Here there are two more kinds. First, each of the T releases is rounded to
+        its own grid, by at most `ROUNDED_PART` of the bound, so that all of them together move by at most :math:`\sqrt T`
+        times that. Second, a release adds up the terms of all earlier ones: with u the unit roundoff and N units in each term,
+        this errs by at most :math:`(T + 1) u \sum_j c_j N` on each of two neighbouring data sets (Higham 2002, section 4.2), in
+        each of the T releases.
+
+        Parameters
+        ----------
+        max_units : int
+            Public upper bound on the number of units of one release.
+        """
+        count = self.releases
+        added = (count + 1) * FLOAT_UNIT * float(self.coefficients.sum()) * check_count(max_units, "max_units")
+        return (self.sensitivity + 2 * math.sqrt(count) * added) / (1 - math.sqrt(count) * ROUNDED_PART)
 
     def relative_noise(self, release: int) -> float:
         """Noise of the total at a release (counted from 0), over that of a single release for the same budget; rounded up."""

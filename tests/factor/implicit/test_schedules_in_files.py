@@ -2,16 +2,18 @@
 
 import multiprocessing
 import os
+import shutil
 import sqlite3
 import stat
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tacit import Ledger, PrivateImplicitRecommender, PrivateNMF
 from tacit.data import make_images
-from tacit.errors import BudgetError, InvalidInputError
+from tacit.errors import BudgetError, InvalidInputError, LedgerError, words
 from tacit.estimators.schedule_file import ScheduleFile
 from tacit.factor.implicit import program
 
@@ -177,3 +179,121 @@ def test_a_catalogue_of_one_item_has_all_releases_too():
         model.partial_fit(users, ["a"] * len(users))
     with pytest.raises(InvalidInputError, match="at most 3 releases"):
         model.partial_fit([5], ["a"])
+
+
+def paid_for(tmp_path, **settings):
+    """Return a function that makes models of one schedule, charged to one account."""
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open_account("clicks", epsilon=25.0, delta=1e-5, unit="user")
+    return lambda: recommender(tmp_path / "schedule", ledger=ledger, dataset="clicks", **settings)
+
+
+def test_an_older_copy_of_the_file_is_refused_with_a_ledger(tmp_path):
+    made = paid_for(tmp_path)
+    made().partial_fit(*week(0))
+    shutil.copy(tmp_path / "schedule", tmp_path / "older")
+    made().partial_fit(*week(1))
+    shutil.copy(tmp_path / "schedule", tmp_path / "newest")
+    shutil.copy(tmp_path / "older", tmp_path / "schedule")
+    with pytest.raises(BudgetError, match="older copy"):
+        made().partial_fit(*week(1))
+    shutil.copy(tmp_path / "newest", tmp_path / "schedule")
+    made().partial_fit(*week(2))
+    assert [charge.later for charge in Ledger(tmp_path / "ledger").history("clicks")] == [2]
+    Ledger(tmp_path / "ledger").verify()
+
+
+def test_a_ledger_that_does_not_answer_takes_no_turn(tmp_path, monkeypatch):
+    made = paid_for(tmp_path)
+    made().partial_fit(*week(0))
+
+    def locked(*args):
+        raise LedgerError("a", words("b"), "c")
+
+    monkeypatch.setattr(Ledger, "begin_later", locked)
+    with pytest.raises(LedgerError):
+        made().partial_fit(*week(1))
+    monkeypatch.undo()
+    made().partial_fit(*week(1))
+
+
+def test_another_ledger_in_place_of_the_first_is_refused(tmp_path):
+    made = paid_for(tmp_path)
+    made().partial_fit(*week(0))
+    for file in tmp_path.glob("ledger*"):
+        file.unlink()
+    Ledger(tmp_path / "ledger").open_account("clicks", epsilon=25.0, delta=1e-5, unit="user")
+    with pytest.raises(LedgerError, match="the charge of the schedule"):
+        made().partial_fit(*week(1))
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_schedule_with_a_ledger_names_its_account(in_file, tmp_path):
+    ledger = Ledger(tmp_path / "ledger")
+    with pytest.raises(InvalidInputError, match="dataset= with a ledger and a schedule"):
+        recommender(tmp_path / "schedule" if in_file else None, ledger=ledger).partial_fit(*week(0))
+    assert not (tmp_path / "schedule").exists()
+
+
+def test_two_schedules_do_not_mix_in_a_file_that_was_replaced(tmp_path):
+    first = recommender(tmp_path / "schedule").partial_fit(*week(0))
+    (tmp_path / "schedule").unlink()
+    with pytest.raises(InvalidInputError, match="a schedule's file"):
+        first.partial_fit(*week(1))
+    assert not (tmp_path / "schedule").exists()
+    recommender(tmp_path / "schedule").partial_fit(*week(2))
+    with pytest.raises(InvalidInputError, match="another one"):
+        first.partial_fit(*week(1))
+
+
+def topics(file, **settings):
+    return PrivateNMF(1, epsilon=20.0, row_norm=2.0, schedule=(3,), schedule_file=file, **settings)
+
+
+@pytest.mark.parametrize("width", [1, 5])
+def test_rows_with_other_columns_than_the_first_release_are_refused(width, tmp_path):
+    """A single column would be added to every column of the totals, and a row would move them too far."""
+    topics(tmp_path / "schedule").partial_fit(IMAGES[:300])
+    with pytest.raises(InvalidInputError, match=f"X has {width} features"):
+        topics(tmp_path / "schedule").partial_fit(IMAGES[300:600, :width])
+    topics(tmp_path / "schedule").partial_fit(IMAGES[300:600])
+
+
+def test_columns_have_the_names_of_the_first_release(tmp_path):
+    frame = pd.DataFrame(IMAGES, columns=[f"pixel {place}" for place in range(36)])
+    topics(tmp_path / "schedule").partial_fit(frame[:300])
+    with pytest.raises(InvalidInputError, match="feature names"):
+        topics(tmp_path / "schedule").partial_fit(frame.iloc[300:600, ::-1])
+    topics(tmp_path / "schedule").partial_fit(frame[300:600])
+
+
+def test_nothing_of_an_earlier_fit_is_in_a_model_that_goes_on_from_a_file(tmp_path):
+    topics(tmp_path / "schedule").partial_fit(IMAGES[:300])
+    model = topics(tmp_path / "schedule").fit(IMAGES[:300])
+    model.left_ = "by the fit"
+    model.partial_fit(IMAGES[300:600])
+    assert not hasattr(model, "left_")
+
+
+def test_the_schedule_does_not_drop_outliers_in_silence():
+    with pytest.raises(InvalidInputError, match="no outliers for partial_fit"):
+        topics(None, outliers=0.1).partial_fit(IMAGES)
+
+
+def test_kept_rows_of_several_releases_may_be_more_than_max_units_together():
+    """They are added up release by release; a refusal would come after the first sum, when the turn is taken."""
+    model = recommender(None, catalogue=range(2000), schedule=(12,), max_units=100)
+    for number in range(4):
+        model.partial_fit(USERS[number == USERS % 12], ITEMS[number == USERS % 12])
+    assert len(model.learned_items_)
+
+
+def test_rows_that_were_kept_are_overwritten_in_the_file(tmp_path):
+    file = ScheduleFile(tmp_path / "schedule")
+    assert file.begin(0)
+    planted = np.frombuffer(b"a kept row of the private data. " * 40, dtype=np.uint8)
+    file.keep(0, {}, {}, [{"rows": planted}], {}, b"model")
+    assert planted.tobytes() in (tmp_path / "schedule").read_bytes()
+    assert file.begin(1)
+    file.keep(1, {}, {}, [], {}, b"model")
+    assert b"a kept row" not in (tmp_path / "schedule").read_bytes()

@@ -28,7 +28,7 @@ def _quiet():
 
 
 def test_without_noise_the_moments_are_those_of_all_rows_so_far():
-    memory = ScheduledSums(Schedule(4), SPLIT)
+    memory = ScheduledSums(Schedule(4), SPLIT, 1000)
     for week in range(4):
         program = scheduled_moments_program(WEEKS[week], memory, row_norm=1.0, max_columns=50)
         found = run(program, Clear()).public["moments"]

@@ -305,6 +305,27 @@ def test_settling_never_goes_upwards_nor_twice(ledger: Ledger, tmp_path: Path) -
     assert rows(ledger) == before
 
 
+def test_later_releases_of_a_charge_begin_once_and_in_order(ledger: Ledger, tmp_path: Path) -> None:
+    charge = ledger.charge("films", gaussian(20.0, 4), "a schedule")
+    for number in (1, 2):
+        ledger.begin_later("films", charge.hash, number)
+    before = rows(ledger)
+    for number in (0, 1, 2, 4):
+        with pytest.raises(BudgetError, match="older copy"):
+            ledger.begin_later("films", charge.hash, number)
+    with pytest.raises(LedgerError, match="pays for a schedule"):
+        ledger.settle(charge, gaussian(20.0, 1))  # what it left out may be released by a later release
+    with pytest.raises(LedgerError, match="the charge of the schedule"):
+        ledger.begin_later("films", "0" * 64, 1)
+    assert rows(ledger) == before
+    assert [one.later for one in ledger.history("films")] == [2]
+    settled = ledger.charge("films", gaussian(20.0, 4), "a run that stopped")
+    ledger.settle(settled, gaussian(20.0, 1))
+    with pytest.raises(LedgerError, match="it was settled"):
+        ledger.begin_later("films", settled.hash, 1)
+    assert ledger.verify() == 6
+
+
 def test_a_charge_from_the_history_cannot_be_settled(ledger: Ledger) -> None:
     # else anyone who lists the history could take back the charge of a run that released everything
     ledger.charge("films", gaussian(20.0, 4), "a run that ended")

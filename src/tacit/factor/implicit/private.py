@@ -189,7 +189,7 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
             given = (*given, np.asarray(weights))
         program = implicit_program(table, self.max_columns, features, memory)
         if isinstance(memory, Scheduled):
-            outcome = self._run_scheduled(given, program, SPLIT)
+            outcome = self._run_scheduled(given, program, SPLIT, memory)
             self._memory = memory
             self._keep(table)
         else:

@@ -147,9 +147,9 @@ class AddedTo(Fresh):
 class Scheduled(ScheduledSums, Fresh):
     """One of many releases with correlated noise."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        super().__init__(schedule, SPLIT)
-        self.sensitivity = schedule.sensitivity
+    def __init__(self, schedule: Schedule, max_units: int) -> None:
+        super().__init__(schedule, SPLIT, max_units)
+        self.sensitivity = self.reach
 
     @property
     def chosen(self) -> ChosenItems | None:
@@ -242,7 +242,7 @@ def implicit_program(
         # outer products of vectors of norm 1, which are at most sqrt(2) apart
         bound=Bound(memory.sensitivity, change=math.sqrt(2) * memory.sensitivity),
         step=SPLIT["pairs"],
-        units=sum(len(ends) - 1 for ends, _, _ in rows_of_fits),
+        units=max(len(ends) - 1 for ends, _, _ in rows_of_fits),  # each fit's term is added up by itself
     )
     memory.forget()
     pairs, pair_noise = memory.totals("pairs", total)

@@ -180,12 +180,18 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
         All releases together cost `epsilon`, which the first charges. By moments only.
         """
         self._planned()
-        rows = self._checked(X, first=not hasattr(self, "_memory"))
         if self.method != "moments":
             raise InvalidInputError("method='moments' for partial_fit", parameter(self.method), "Use it, or fit.")
-        memory = self._continued(lambda schedule: ScheduledSums(schedule, SCHEDULED_SPLIT))
+        if self.outliers is not None:
+            raise InvalidInputError(
+                "no outliers for partial_fit", parameter(self.outliers), "Leave it out, or use fit."
+            )
+        memory = self._continued(
+            lambda schedule, max_units: ScheduledSums(schedule, SCHEDULED_SPLIT, max_units)
+        )  # before the rows are checked: a file says which columns they have
+        rows = self._checked(X, first=not hasattr(self, "_memory"))
         program = scheduled_moments_program(rows, memory, row_norm=self.row_norm, max_columns=self._most_columns(X))
-        outcome = self._run_scheduled(X, program, SCHEDULED_SPLIT)
+        outcome = self._run_scheduled(X, program, SCHEDULED_SPLIT, memory)
         self._memory = memory
         self.components_ = self._dictionary(outcome.public["moments"], rows)
         return self

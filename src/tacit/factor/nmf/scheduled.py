@@ -49,7 +49,7 @@ def scheduled_moments_program(X: Any, memory: ScheduledSums, *, row_norm: float,
         At most this many columns enter the second moment.
     """
     rows = clip_rows(X, row_norm)
-    units, reach = rows.shape[0], memory.schedule.sensitivity
+    units, reach = rows.shape[0], memory.reach
     terms = memory.terms("sums", {"count": np.array([float(units)]), "total": np.asarray(rows.sum(axis=0)).ravel()})
     first = yield Sum(
         count=terms["count"],
@@ -83,7 +83,7 @@ def scheduled_moments_program(X: Any, memory: ScheduledSums, *, row_norm: float,
         # outer products of vectors of this norm are at most sqrt(2) times its square apart
         bound=Bound(reach * row_norm**2, change=reach * 2**0.5 * row_norm**2),
         step=SPLIT["second"],
-        units=sum(one.shape[0] for one in releases),
+        units=max(one.shape[0] for one in releases),  # each release's term is added up by itself
     )
     seconds, noise = memory.totals("second", second)
     moved = mean[columns] - centre

@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import InvalidInputError, LedgerError, TamperedLedgerError, kind_of, parameter, words
+from tacit.errors import BudgetError, InvalidInputError, LedgerError, TamperedLedgerError, kind_of, parameter, words
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger.book import (
     ACCOUNT,
     AUDIT,
     CHARGE,
     FINGERPRINT,
+    LATER,
     SETTLEMENT,
     Account,
     Book,
@@ -224,10 +225,10 @@ class Ledger:
                     words(f"charge {charge.id}, which is not in it"),
                     "Settle it in the ledger where it was made.",
                 )
-            if known.settled is not None:
+            if known.settled is not None or known.later:
                 raise LedgerError(
-                    "a charge that was not settled yet",
-                    words(f"charge {charge.id}, which was"),
+                    "a charge that was not settled yet, and pays for one run",
+                    words(f"charge {charge.id}, which {'pays for a schedule' if known.later else 'was'}"),
                     "A charge is settled once. Make a new charge for further releases.",
                 )
             settled = checked_releases(guarantee, book.account)
@@ -239,6 +240,41 @@ class Ledger:
                 )
             body = {"charge": known.id, "releases": write_releases(settled)}
             transaction.append(_now(), charge.dataset, SETTLEMENT, body)
+
+    def begin_later(self, dataset: str, charge: str, number: int) -> None:
+        """Note that a later release begins that an earlier charge pays for, or refuse: each of a schedule begins once.
+
+        Parameters
+        ----------
+        dataset : str
+        charge : str
+            The hash of the charge (`Charge.hash`).
+        number : int
+            The first after the charge's own run is number 1.
+
+        Raises
+        ------
+        BudgetError
+            If it is not the next one. Nothing was written.
+        """
+        dataset = checked_name(dataset)
+        with self._store.transaction(write=True) as transaction:
+            book = book_of(dataset, transaction.entries())
+            known = next((item for item in book.charges if item.hash == charge), None)
+            if known is None or known.settled is not None:
+                raise LedgerError(
+                    f"the charge of the schedule in {self.path}",
+                    words("a ledger without it, or where it was settled"),
+                    "Use the ledger that the schedule was charged to. Nothing was released.",
+                )
+            if number != known.later + 1:
+                raise BudgetError(
+                    f"release number {known.later + 2} of the schedule of charge {known.id}",
+                    words(f"release number {number + 1}"),
+                    "The ledger has this release as begun: the schedule goes on from an older copy. Nothing was released. Go on "
+                    "from the newest copy, or begin a new schedule, for a budget of its own.",
+                )
+            transaction.append(_now(), dataset, LATER, {"charge": known.id, "number": number})
 
     def can_afford(self, dataset: str, guarantee: Guarantee) -> bool:
         """Return whether the budget allows this guarantee now. What `charge` refuses for other reasons raises here too."""

@@ -20,7 +20,7 @@ from tacit.privacy.releases import ADJACENCIES, UNITS, GaussianRelease, Release,
 from tacit.privacy.rounding import exact, rounded_down, shown_delta, shown_epsilon
 from tacit.validation import check_choice, check_delta, check_epsilon
 
-ACCOUNT, CHARGE, SETTLEMENT, AUDIT = "account", "charge", "settlement", "audit"
+ACCOUNT, CHARGE, SETTLEMENT, AUDIT, LATER = "account", "charge", "settlement", "audit", "later release"
 TOLERANCE = 1e-9
 """Relative amount by which a total may exceed the budget, so that rounding does not refuse a budget spent in full."""
 FINGERPRINT = "sha256:[0-9a-f]{64}"
@@ -31,6 +31,7 @@ _FIELDS = {
     CHARGE: {"purpose": is_text, "releases": is_list_of_records, "epsilon_after": is_number},
     SETTLEMENT: {"charge": is_integer, "releases": is_list_of_records},
     AUDIT: {"certificate": is_text, "releases": is_list_of_records},
+    LATER: {"charge": is_integer, "number": is_integer},
 }
 
 
@@ -74,6 +75,8 @@ class Charge:
     settled : tuple of Release or None
         What was really released, once the charge was settled; None means that it counts in full. See `Book.counted` for when
         a settled charge counts for less.
+    later : int
+        How many later releases, which this charge pays for too, were begun: those of a schedule.
     owned : bool
         Whether this is the object that `Ledger.charge` returned. Only that one can be settled, so that no one who reads
         the history takes back the charge of a run that has released everything.
@@ -89,6 +92,7 @@ class Charge:
     epsilon_after: float
     hash: str
     settled: tuple[Release, ...] | None = None
+    later: int = 0
     owned: bool = field(default=False, compare=False, repr=False)
     counts_in_full: bool = field(default=True, compare=False, repr=False)
 
@@ -327,6 +331,9 @@ def replay(dataset: str, entries: Iterable[LedgerEntry], *, recompute: bool = Fa
                 _check_total(Book(account, tuple(charges.values())), recompute)
             elif entry.kind == AUDIT:
                 audits.append(_read_audit(entry))
+            elif entry.kind == LATER:
+                charge = _read_later(entry, charges)
+                charges[charge.id] = charge
             else:
                 charge = _read_settlement(entry, charges)
                 charges[charge.id] = charge
@@ -379,12 +386,22 @@ def _read_settlement(entry: LedgerEntry, charges: dict[int, Charge]) -> Charge:
         raise ValueError("it is of a kind that cannot stand there")
     body = _body(entry)
     charge = charges.get(body["charge"])
-    if charge is None or charge.settled is not None:
-        raise ValueError("it is not the first settlement of a charge")
+    if charge is None or charge.settled is not None or charge.later:
+        raise ValueError("it is not the first settlement of a charge for one run")
     settled = read_releases(body["releases"])
     if not covered(settled, charge.releases):
         raise ValueError("it settles more than was charged")
     return replace(charge, settled=settled)
+
+
+def _read_later(entry: LedgerEntry, charges: dict[int, Charge]) -> Charge:
+    body = _body(entry)
+    charge = charges.get(body["charge"])
+    if charge is None or charge.settled is not None:
+        raise ValueError("it is a release of no charge that counts in full")
+    if body["number"] != charge.later + 1:
+        raise ValueError("it is not the next release of its charge")
+    return replace(charge, later=charge.later + 1)
 
 
 def _read_audit(entry: LedgerEntry) -> NotedAudit:

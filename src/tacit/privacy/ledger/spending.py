@@ -28,26 +28,22 @@ class Spending:
         The account's name.
     purpose : str
         What the run is for, in a few words.
-    in_full : bool, default=False
-        Whether the charge stays as it is where the run releases less than it planned. The first release of a schedule is
-        charged for all of them, and what it leaves out may be released by a later one, which is not charged.
     """
 
     ledger: Ledger
     dataset: str
     purpose: str
-    in_full: bool = False
 
     @classmethod
-    def on(cls, ledger: Ledger, dataset: Any, purpose: str, *, in_full: bool = False) -> Spending:
+    def on(cls, ledger: Ledger, dataset: Any, purpose: str) -> Spending:
         """Name the account by `dataset` if it is a name, otherwise by the fingerprint of the data."""
         from tacit.privacy.fingerprint import fingerprint
 
-        return cls(ledger, dataset if isinstance(dataset, str) else fingerprint(dataset), purpose, in_full)
+        return cls(ledger, dataset if isinstance(dataset, str) else fingerprint(dataset), purpose)
 
     def charge(self, guarantee: Guarantee) -> OpenCharge:
         """Charge `guarantee`; raises before anything is released if the account cannot afford it."""
-        return OpenCharge(self.ledger, self.ledger.charge(self.dataset, guarantee, self.purpose), self.in_full)
+        return OpenCharge(self.ledger, self.ledger.charge(self.dataset, guarantee, self.purpose))
 
 
 @dataclass(frozen=True)
@@ -56,12 +52,10 @@ class OpenCharge:
 
     ledger: Ledger
     charge: Charge
-    in_full: bool = False
 
     def settle(self, guarantee: Guarantee) -> None:
-        """Correct the charge to what was really released, unless it counts in full; it can be done once."""
-        if not self.in_full:
-            self.ledger.settle(self.charge, guarantee)
+        """Correct the charge to what was really released; it can be done once."""
+        self.ledger.settle(self.charge, guarantee)
 
 
 def open_ledger(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
