@@ -82,7 +82,8 @@ def sample(
     if as_json:
         print_json({"output": str(output), "rows": len(drawn), "guarantee": fitted.guarantee_.to_dict()})
         return
-    typer.echo(f"{len(drawn)} synthetic rows: {output}. They may be passed on:")
+    what = "may be passed on" if fitted.guarantee_.holds else "stay with the holder"
+    typer.echo(f"{len(drawn)} synthetic rows: {output}. They {what}:")
     typer.echo(str(fitted.guarantee_))
 
 

@@ -17,7 +17,7 @@ from tacit.factor.noisy_moments.shrinkage import shrunk_biases
 from tacit.factor.ratings.mugdho_imtiaz import MugdhoImtiazSettings
 from tacit.factor.ratings.table import Ids
 from tacit.factor.ratings.user_budgets import UserBudgets, budgets_of
-from tacit.privacy import GaussianRelease, Guarantee, gaussian_noise_multiplier
+from tacit.privacy import ExponentialRelease, GaussianRelease, Guarantee, gaussian_noise_multiplier
 from tacit.testing import check_neighbours
 
 CATALOGUE = list(range(40))
@@ -164,6 +164,12 @@ def test_a_users_own_guarantee_needs_the_same_trust_as_the_whole():
     own = UserBudgets(8.0, np.array([0.5]), 0.01).guarantee(whole, 0)
     assert own.epsilon < whole.epsilon
     assert (own.trust, own.unit) == (whole.trust, "user")
+
+
+def test_a_users_own_guarantee_counts_releases_that_no_scale_lowers():
+    choice = ExponentialRelease("choice", epsilon=3.0)
+    whole = Guarantee.from_releases([GaussianRelease(noise_multiplier=5.0), choice], delta=1e-6, unit="user")
+    assert UserBudgets(8.0, np.array([0.5]), 0.01).guarantee(whole, 0).epsilon >= 3.0
 
 
 def test_one_rating_moves_the_gradients_by_their_bound():

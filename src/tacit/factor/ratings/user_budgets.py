@@ -60,8 +60,9 @@ class UserBudgets(Undisclosed):
             return whole
         releases = [
             replace(release, noise_multiplier=release.noise_multiplier / (scale + self.reserve))
-            for release in whole.releases
             if isinstance(release, GaussianRelease)
+            else release  # a scale lowers what a user adds to a sum, and nothing else
+            for release in whole.releases
         ]
         return Guarantee.from_releases(
             releases,
