@@ -48,6 +48,15 @@ def test_a_refused_charge_is_not_free_on_retry(tmp_path):
     assert book.remaining("d").spent == 0
 
 
+def test_a_refused_charge_is_asked_for_again_by_a_caller_without_run(tmp_path):
+    """A caller of `exchange` may go on after a refusal; the channel has not ended, and must ask the ledger again."""
+    channel = noisy(opened(tmp_path, 0.5))
+    for _ in range(2):
+        with pytest.raises(BudgetError):
+            channel.exchange([Sum(v=X.sum(axis=0), bound=1.0, units=len(X))])
+    assert len(channel.transcript) == 0
+
+
 def test_a_charge_that_met_a_locked_ledger_is_made_or_nothing_is_released(tmp_path):
     book = opened(tmp_path, 5.0, timeout=0.2)
     channel = noisy(book)

@@ -5,6 +5,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import sys
 import warnings
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 
 from tacit import Ledger, PrivateImplicitRecommender, PrivateNMF
+from tacit.channel import noisy
 from tacit.data import make_images
 from tacit.errors import BudgetError, InvalidInputError, LedgerError, words
 from tacit.estimators.schedule_file import ScheduleFile
@@ -297,3 +299,57 @@ def test_rows_that_were_kept_are_overwritten_in_the_file(tmp_path):
     assert file.begin(1)
     file.keep(1, {}, {}, [], {}, b"model")
     assert b"a kept row" not in (tmp_path / "schedule").read_bytes()
+
+
+LINES = ("scheduled.py", "schedule_file.py", "budget.py", "noisy.py", "ledger/__init__.py", "estimators/base.py")
+
+
+def interrupted(call, line):
+    """Call with a KeyboardInterrupt before the given line of those files; return whether the call ended before it."""
+    left = line
+
+    def of_file(frame, event, value):
+        nonlocal left
+        left -= event == "line"
+        if left == 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return of_file
+
+    before = sys.gettrace()
+    sys.settrace(lambda frame, event, value: of_file if frame.f_code.co_filename.endswith(LINES) else None)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return False
+    finally:
+        sys.settrace(before)
+    return True
+
+
+@pytest.mark.slow
+def test_a_release_that_drew_noise_before_it_was_interrupted_is_not_made_again(tmp_path, monkeypatch):
+    draws = []
+    draw = noisy.discrete_gaussian
+    monkeypatch.setattr(noisy, "discrete_gaussian", lambda *args, **given: (draws.append(1), draw(*args, **given))[1])
+    outcomes = set()
+    for line in range(30, 10_000, 61):
+        folder = tmp_path / str(line)
+        folder.mkdir()
+        ledger = Ledger(folder / "ledger")
+        ledger.open_account("rows", epsilon=25.0, delta=1e-5)
+        made = lambda: topics(folder / "schedule", ledger=ledger, dataset="rows")  # noqa: B023, E731
+        made().partial_fit(IMAGES[:30])
+        draws.clear()
+        if interrupted(lambda: made().partial_fit(IMAGES[30:60]), line):  # noqa: B023
+            break
+        released = bool(draws)
+        draws.clear()
+        try:
+            made().partial_fit(IMAGES[30:60])
+        except BudgetError:
+            outcomes.add((released, "refused"))
+        else:
+            assert not released
+            outcomes.add((released, "made"))
+    assert {(False, "made"), (True, "refused")} <= outcomes

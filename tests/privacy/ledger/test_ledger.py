@@ -318,7 +318,7 @@ def test_later_releases_of_a_charge_begin_once_and_in_order(ledger: Ledger, tmp_
     with pytest.raises(LedgerError, match="the charge of the schedule"):
         ledger.begin_later("films", "0" * 64, 1)
     assert rows(ledger) == before
-    assert [one.later for one in ledger.history("films")] == [2]
+    assert [one.state for one in ledger.history("films")] == ["charged in full, for 2 later releases too"]
     settled = ledger.charge("films", gaussian(20.0, 4), "a run that stopped")
     ledger.settle(settled, gaussian(20.0, 1))
     with pytest.raises(LedgerError, match="it was settled"):

@@ -99,6 +99,8 @@ class Charge:
     @property
     def state(self) -> str:
         """How it counts, in words."""
+        if self.later:
+            return f"charged in full, for {self.later} later releases too"
         if self.settled is None:
             return "charged in full"
         return "stopped early; counts in full" if self.counts_in_full else "settled to what was released"
