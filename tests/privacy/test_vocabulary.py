@@ -6,6 +6,7 @@ import pytest
 from tacit import Ledger, PrivateNMF
 from tacit.data import make_documents, term_counts, tfidf
 from tacit.errors import BudgetError, InvalidInputError
+from tacit.privacy.fingerprint import fingerprint
 from tacit.privacy.vocabulary import check_found, distinct_words, named_words, private_vocabulary
 
 TEXTS = tuple(make_documents(1500, n_topics=3, words_per_document=50, random_state=1).texts())
@@ -59,6 +60,15 @@ def test_a_text_names_a_part_of_its_words_that_depends_on_itself_alone():
     assert named <= distinct_words(text)
     assert named != named_words(text + " more", 40), "texts alike do not all name the same words"
     assert named_words("The moon, the MOON and a star", 40) == {"moon", "star"}
+
+
+@pytest.mark.slow
+def test_without_a_name_the_account_is_that_of_the_texts_content(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    account = fingerprint(tuple(np.array(text) for text in TEXTS))
+    ledger.open_account(account, 3.1, 1e-6)
+    private_vocabulary(TEXTS, epsilon=3.0, delta=1e-6, ledger=ledger)
+    assert len(ledger.history(account)) == 1
 
 
 @pytest.mark.slow
