@@ -68,8 +68,10 @@ class ScheduleFile:
             if not number == begun == ended:
                 return False
             file.execute("INSERT INTO releases (number) VALUES (?)", (number,))
-            schedule = secrets.token_hex(16) if number == 0 else self._schedule
-            file.execute("INSERT OR REPLACE INTO about VALUES ('schedule', ?)", (schedule,))
+            schedule = self._schedule
+            if number == 0:
+                schedule = secrets.token_hex(16)
+                file.execute("INSERT OR REPLACE INTO about VALUES ('schedule', ?)", (schedule,))
             if then is not None:
                 then()
         self._schedule = schedule
@@ -144,9 +146,7 @@ class ScheduleFile:
             address = f"{self.path.as_uri()}?mode=rw"  # which does not make a file
             with closing(sqlite3.connect(address, uri=True, isolation_level=None, timeout=60)) as file:
                 file.execute("PRAGMA synchronous=FULL")
-                file.execute(
-                    "PRAGMA secure_delete=ON"
-                )  # rows that were kept and are not needed any more are overwritten
+                file.execute("PRAGMA secure_delete=ON")  # rows that are not needed any more are overwritten
                 file.execute("BEGIN IMMEDIATE")
                 self._check(file, create=create)
                 yield file
