@@ -15,7 +15,7 @@ from scipy.stats import chi2, kstest
 from tacit import NMF, PrivateMoments, PrivateNMF
 from tacit.channel import Choose, Columnwise, Grid, Noisy, NormedSum, Outcome, Plan, Sum
 from tacit.channel.fixedpoint import Ring
-from tacit.channel.masked import Masked, Masks, among
+from tacit.channel.masked import Masked, Masks, among, put_with_zeros, without_zeros
 from tacit.channel.run import interpose, run
 from tacit.errors import ProtocolError, RangeError
 from tacit.privacy.noise import discrete_gaussian_pmf
@@ -196,6 +196,24 @@ def test_work_that_parties_divide_is_that_of_one_of_them_bit_for_bit(parties, co
         np.testing.assert_array_equal(found, alone)
         assert not any(GRID.encode(total[:, :1]).tobytes() in message for _, message in sent)
         assert list(transcript.entries[0].shapes) == ["scale", "worked"]
+
+
+@given(st.lists(st.sampled_from([0.0, -0.0, 1.5, math.nan, -2.0]), max_size=40))
+def test_a_message_without_zeros_keeps_every_bit(numbers):
+    sent = np.array(numbers, dtype=np.float64).view(np.uint64)
+    message, received = without_zeros(sent), np.zeros(len(sent), dtype=np.uint64)
+    assert len(message) == -(-len(sent) // 8) + 8 * np.count_nonzero(sent)
+    put_with_zeros(message, received, "party-1")
+    np.testing.assert_array_equal(received, sent)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"", b"\xff", b"\x80\x00" + bytes(7), b"\x80\x00" + bytes(16), b"\x00\x01" + bytes(8), bytes(2) + bytes(8)],
+)
+def test_a_message_without_zeros_that_is_none_is_refused_by_name(message):
+    with pytest.raises(ProtocolError, match="10 numbers from party-1"):
+        put_with_zeros(message, np.zeros(10, dtype=np.uint64), "party-1")
 
 
 def test_a_dictionary_step_that_parties_divide_gives_the_same_bits(monkeypatch):

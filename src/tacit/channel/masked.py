@@ -212,14 +212,17 @@ class MaskedSum:
             ring.add_to(total, elements_of(arrived[peer], total.shape, self.link.names[peer]))
         end = total.shape[1] - rest.shape[1]
         worked = division.work(columns[own], total[:, :end], total[:, end:])
-        message = np.ascontiguousarray(worked, dtype="<f8").tobytes()
-        arrived = self.link.swap(self._digest(), dict.fromkeys(peers, message), most=len(message) + 8 * division.size)
-        whole = np.empty(division.shape(elements), dtype=np.uint64)
+        message = without_zeros(np.ascontiguousarray(worked, dtype="<f8").view(np.uint64).ravel())
+        longest = max(part.stop - part.start for part in columns) * division.size
+        arrived = self.link.swap(self._digest(), dict.fromkeys(peers, message), most=8 * longest + -(-longest // 8))
+        whole = np.zeros(division.shape(elements), dtype=np.uint64)
         for place in range(parties):
-            part = whole[:, columns[place].start * division.size : columns[place].stop * division.size]
-            part[:] = elements_of(message if place == own else arrived[place], part.shape, self.link.names[place])
+            part = whole[0, columns[place].start * division.size : columns[place].stop * division.size]
+            found = message if place == own else arrived[place]
+            put_with_zeros(found, part, self.link.names[place])
+            self.note(found)
         whole[0, division.columns * division.size :] = total[:, end:].ravel()
-        self.note(whole.data)
+        self.note(whole[0, division.columns * division.size :].data)
         return whole
 
     def note(self, seen: bytes | memoryview) -> None:
@@ -371,6 +374,30 @@ def _one(asks: Sequence[Any]) -> Any:
     if len(asks) != 1:
         raise ProtocolError("one holder in each party's process", words(f"{len(asks)}"), "Run one program per party.")
     return asks[0]
+
+
+def without_zeros(numbers: Elements) -> bytes:
+    """Return numbers as a message: a bit for each, whether it is not zero, and those that are not."""
+    kept = numbers != 0
+    return np.packbits(kept).tobytes() + numbers[kept].astype("<u8", copy=False).tobytes()
+
+
+def put_with_zeros(message: bytes, numbers: Elements, name: str) -> None:
+    """Set the numbers that a message of `without_zeros` has, in an array of zeros."""
+    bits = -(-numbers.size // 8)
+    kept = np.unpackbits(np.frombuffer(message[:bits], dtype=np.uint8))
+    places = np.flatnonzero(kept)
+    if (
+        len(kept) < numbers.size
+        or len(message) != bits + 8 * len(places)
+        or (len(places) and places[-1] >= numbers.size)
+    ):
+        raise ProtocolError(
+            f"{numbers.size} numbers from {name}, without their zeros",
+            words(f"{len(message)} bytes that are something else"),
+            "All parties must run the same version.",
+        )
+    numbers[places] = np.frombuffer(message, dtype="<u8", offset=bits)
 
 
 def elements_of(message: bytes, shape: tuple[int, ...], name: str) -> Elements:

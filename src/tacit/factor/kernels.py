@@ -75,13 +75,15 @@ def parallel_for(
     pieces_per_thread : int
         More of them even out work that was misjudged; fewer are better where each piece costs something of its own.
     """
-    pieces = THREADS * pieces_per_thread if THREADS > 1 and work[-1] >= WORTH_A_THREAD else 1
-    cuts = np.searchsorted(work, np.linspace(0, float(work[-1]), pieces + 1)[1:-1])
+    if THREADS == 1 or work[-1] < WORTH_A_THREAD:
+        if len(work) > 1:
+            loop(0, len(work) - 1)
+        return
+    cuts = np.searchsorted(work, np.linspace(0, float(work[-1]), THREADS * pieces_per_thread + 1)[1:-1])
     ends = [0, *(int(cut) for cut in cuts), len(work) - 1]
     ranges = [(start, stop) for start, stop in itertools.pairwise(ends) if stop > start]
-    if len(ranges) <= 1:
-        for start, stop in ranges:
-            loop(start, stop)
+    if len(ranges) == 1:
+        loop(*ranges[0])
         return
     waiting = [_pool(os.getpid()).submit(loop, start, stop) for start, stop in ranges]
     for piece in waiting:

@@ -64,7 +64,7 @@ class _Peer:
         self.hello: bytes | None = None
         self.gathered = b""  # digest of the greetings that it has
         self.was_here = -math.inf  # when it broke off before the session began
-        self.steps: queue.Queue[bytes] = queue.Queue()
+        self.steps: queue.Queue[memoryview] = queue.Queue()
         self.chunks: list[bytes] = []
         self.chunk_bytes = 0
         self.deliver: Callable[[bytes], None] | None = None
@@ -176,7 +176,8 @@ class Link:
         state = self._peers[peer]
         assert state.keys is not None
         self.traffic.received += len(frame)
-        kind, body, seal = frame[:1], frame[1:-SEAL_BYTES], frame[-SEAL_BYTES:]
+        body = memoryview(frame)[1:-SEAL_BYTES]  # it can be long: no copy
+        kind, seal = frame[:1], frame[-SEAL_BYTES:]
         if not hmac.compare_digest(seal, _seal(state.keys[1], state.received, memoryview(frame)[:-SEAL_BYTES])):
             self._failures.append((peer, "sent a message that was tampered with, repeated, or out of order"))
             return
@@ -185,11 +186,11 @@ class Link:
         if kind == STEP:
             state.steps.put(body)
         elif kind == STOP:
-            self._failures.append((peer, f"stopped: {body.decode(errors='replace')}"))
+            self._failures.append((peer, f"stopped: {bytes(body).decode(errors='replace')}"))
         elif kind == DONE:
             state.done = True
         elif kind == FREE:
-            self._free(peer, state, body)
+            self._free(peer, state, bytes(body))
 
     def _free(self, peer: int, state: _Peer, body: bytes) -> None:
         if state.deliver is not None:
@@ -350,11 +351,11 @@ class Link:
             for body in self._queued(peer, until):
                 size = int.from_bytes(body[LABEL_BYTES : LABEL_BYTES + LENGTH_BYTES], "big")
                 if body[:LABEL_BYTES] == label and len(body) == LABEL_BYTES + LENGTH_BYTES + size:
-                    messages[peer] = body[LABEL_BYTES + LENGTH_BYTES :]
+                    messages[peer] = bytes(body[LABEL_BYTES + LENGTH_BYTES :])
                     break
         return messages
 
-    def _queued(self, peer: int, until: float) -> Iterator[bytes]:
+    def _queued(self, peer: int, until: float) -> Iterator[memoryview]:
         """Iterate over the frames of steps that have arrived from a peer, or do so in time."""
         assert self.wire is not None
         with contextlib.suppress(queue.Empty):
@@ -381,7 +382,7 @@ class Link:
             raise ProtocolError(
                 f"{size} bytes from {self.names[peer]}", words(f"{received}"), "Install the same version everywhere."
             )
-        return label, parts[0] if len(parts) == 1 else b"".join(parts)
+        return bytes(label), b"".join(parts)
 
     def send(self, peer: int, data: bytes) -> None:
         """Send a chunk of the free stream."""
@@ -450,7 +451,7 @@ class Link:
                 self.traffic.sent += len(frames[peer])
             self.wire.send(frames)
 
-    def _wait(self, peer: int, missing: Sequence[int] = ()) -> bytes:
+    def _wait(self, peer: int, missing: Sequence[int] = ()) -> memoryview:
         assert self.wire is not None
         start, shown, waiting = time.monotonic(), False, self._peers[peer].steps
         try:

@@ -79,7 +79,8 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
     and ``loss_curve`` (the objective after every sweep); the private part has this holder's ``W``. Without penalties,
     which would fix the scale, the rows of T are brought to unit length.
     """
-    table, W, before = Table(X), None, None
+    table, W = Table(X), None
+    before: tuple[PackedFactor, PackedFactor | WorkedFactor] | None = None
     # Both halves of a sweep overwrite what they start from, and the two large arrays, the dictionary and the sum, change
     # places; what a sweep may have to go back to is kept packed.
     T = np.array(T, dtype=np.float64, order="F")
@@ -92,7 +93,7 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
         if answer.worked is None:
             T, value = _dictionary_step(T, answer.WX, answer.WW, settings)
         else:  # each party has solved some of the columns
-            T.T[:], value = answer.worked[:, :-1], added(answer.worked[:, -1])
+            T, value = WorkedFactor(answer.worked).put_into(T), added(answer.worked[:, -1])
         objective = float(answer.own[0] + answer.own[1]) + value
         if before is not None and objective > best:
             curve.append(best)
@@ -109,7 +110,7 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
             break
         last: NDArray[Any] | None = None if before is None else before[1].put_into(spare)
         before = None  # let go of the older before the newer is packed
-        before = PackedFactor(W), PackedFactor(T)
+        before = PackedFactor(W), PackedFactor(T) if answer.worked is None else WorkedFactor(answer.worked)
         if last is not None:
             T, spare, leading = _extrapolated(last, T, lead.share), T, True
         lead.worked()
@@ -240,6 +241,18 @@ def released(
     T /= scale[:, None]
     scaled = np.multiply(WX, scale[:, None], out=out)
     return {"T": T, "WX": scaled, "WW": WW * np.outer(scale, scale), "squared_error": squared_error}, scale
+
+
+class WorkedFactor:
+    """A dictionary as parties have worked it out (`_divided`), kept as it came: packing takes longer than it saves memory."""
+
+    def __init__(self, worked: NDArray[np.float64]) -> None:
+        self._worked = worked
+
+    def put_into(self, factor: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Overwrite `factor`, of the dictionary's shape, and return it."""
+        factor.T[:] = self._worked[:, :-1]
+        return factor
 
 
 BLOCK = 1 << 12
