@@ -145,6 +145,22 @@ def test_a_review_of_four_parties_claims_no_more_than_fewer_than_half(tmp_path):
     assert "stay hidden while at most 1 parties pool" in shown  # two of four recover the norm
 
 
+def test_a_review_says_who_learns_the_sums_after_a_party_has_left(tmp_path):
+    shown = tacit("parties", "review", job_file(tmp_path / "three", "nmf", "n_components=2", survive="1"))
+    assert "the one other that may be left learns your sums exactly, without pooling" in shown
+    names = ("north", "south", "west", "east")
+    shown = tacit("parties", "review", job_file(tmp_path / "four", "nmf", "n_components=2", names=names, survive="1"))
+    assert "the 2 others that may be left are enough to learn your sums exactly" in shown
+    shown = tacit("parties", "review", job_file(tmp_path / "private", "moments", "epsilon=2.0", survive="1"))
+    assert "learn your sums" not in shown
+
+
+def test_a_review_says_that_singular_values_are_not_hidden(tmp_path):
+    shown = tacit("parties", "review", job_file(tmp_path, "svd", "n_components=2", "hide_singular_values=false"))
+    assert "All parties learn the singular values" in shown
+    assert "stay hidden" not in shown
+
+
 def joining(folder, job, *words):
     write_table(folder / "data.csv")
     given = ["parties", "join", job, "--as", "north", "--data", folder / "data.csv", "--identity", folder / "north"]

@@ -164,10 +164,20 @@ def _pooled(job: Job, estimator: Any, private: bool) -> str:
             "parties."
         )
     if job.survive:
-        text += f" Up to {job.survive} of the parties may leave for good; the run then goes on without their records."
-    if getattr(estimator, "hide_singular_values", False) and job.hide_norms:
-        most = withstands(parties, job.colluding)
-        text += f" Singular values stay hidden while at most {most} parties pool what they know."
+        left = others - job.survive
+        text += f" Up to {job.survive} of the parties may leave for good; the run then goes on without their records"
+        if private:
+            text += "."
+        elif left == 1:
+            text += ", and the one other that may be left learns your sums exactly, without pooling."
+        else:
+            text += f", and the {left} others that may be left are enough to learn your sums exactly by pooling."
+    if hasattr(estimator, "hide_singular_values"):
+        if estimator.hide_singular_values and job.hide_norms:
+            most = withstands(parties, job.colluding)
+            text += f" Singular values stay hidden while at most {most} parties pool what they know."
+        elif not private:
+            text += " All parties learn the singular values: the job does not hide them."
     return text
 
 
