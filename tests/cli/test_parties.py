@@ -145,6 +145,7 @@ def test_a_review_of_four_parties_claims_no_more_than_fewer_than_half(tmp_path):
     assert "stay hidden while at most 1 parties pool" in shown  # two of four recover the norm
 
 
+@pytest.mark.slow
 def test_a_review_says_who_learns_the_sums_after_a_party_has_left(tmp_path):
     shown = tacit("parties", "review", job_file(tmp_path / "three", "nmf", "n_components=2", survive="1"))
     assert "the one other that may be left learns your sums exactly, without pooling" in shown
