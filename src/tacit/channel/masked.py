@@ -379,7 +379,8 @@ def _one(asks: Sequence[Any]) -> Any:
 def without_zeros(numbers: Elements) -> bytes:
     """Return numbers as a message: a bit for each, whether it is not zero, and those that are not."""
     kept = numbers != 0
-    return np.packbits(kept).tobytes() + numbers[kept].astype("<u8", copy=False).tobytes()
+    places, values = np.packbits(kept), numbers[kept].astype("<u8", copy=False)
+    return bytes(places.tobytes() + values.tobytes())
 
 
 def put_with_zeros(message: bytes, numbers: Elements, name: str) -> None:
