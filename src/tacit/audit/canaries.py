@@ -3,6 +3,9 @@
 A canary uses the clipping up in every sum: a row far along the least common direction, a user with one rare item or with
 extreme ratings of everything, an example with a large gradient. Which of them is the worst depends on the model; the audit
 tries each with one replay, and attacks with the one whose presence moves the sums most.
+
+A guarantee holds for every data set, so the other units may be made up too. Where a unit's contribution depends on what
+earlier sums released, they are made so that it stays at its bound in all sums.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from tacit.audit.units import Cells, Pair, Persons, Ratings, Rows, Units
 from tacit.factor.coupled.private.fitted import range_of
@@ -21,6 +25,12 @@ FAR = 1e3
 """Rows of models that clip are this many times longer than the bound, to find missing clipping too."""
 MOST_PAIRS = 12
 """Candidates that are tried; a replay of each costs two fits."""
+COPIES = 2000
+"""Copies of a component of the start: with them the noise of epsilon 1 moves a dictionary of 25 columns by some percent."""
+MOST_COPIED = 4_000_000
+"""Numbers in all copies together, for the memory of an audit with many columns."""
+TINY = 1e-12
+"""Added to lengths, so that a component of zeros does not divide by zero."""
 Floats = NDArray[np.float64]
 
 
@@ -34,7 +44,30 @@ def candidate_pairs(estimator: Any, data: Units) -> list[Pair]:
         ]
     else:
         pairs = [data.pair(name, unit) for name, unit in canaries]
-    return pairs[:MOST_PAIRS]
+    return [*_steady_pairs(estimator, data), *pairs][:MOST_PAIRS]
+
+
+def _steady_pairs(estimator: Any, data: Units) -> list[Pair]:
+    """Return neighbours whose distance is the same in all rounds of `PrivateNMF`, or none for other models.
+
+    In a round a row u adds h h' and h u', where h are its weights in the dictionary of the round before. Both have their
+    largest norm if u is a component of length 1 times the norm of a row. Among many copies of all components of the start,
+    which is public, the dictionary stays at the start but for the noise, so that this holds in every round. A noisy start
+    finds the components itself if each is one column.
+    """
+    if getattr(estimator, "method", None) != "rounds" or not isinstance(data, Rows):
+        return []
+    noisy = estimator._starts_from_moments()
+    start = np.eye(estimator.n_components, data.X.shape[1]) if noisy else estimator._given_start(data.X)
+    rows = float(estimator.row_norm) * start / np.maximum(np.linalg.norm(start, axis=1, keepdims=True), TINY)
+    copies = np.tile(rows, (max(1, min(COPIES, MOST_COPIED // rows.size)), 1))
+    others = Rows(csr_array(copies) if hasattr(data.X, "tocsr") else copies)
+    exchanged = estimator.adjacency == "replace-one" and len(rows) > 1
+    name = "a component of the start among copies of all"
+    return [
+        others.pair(f"{name}, in place of another" if exchanged else name, (row[None], None), other)
+        for row, other in [(rows[0], (rows[1][None], None) if exchanged else None)]
+    ]
 
 
 def _is_cell_of_ratings(data: Units) -> bool:

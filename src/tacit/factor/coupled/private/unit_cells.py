@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -110,6 +111,11 @@ class UnitCells(Undisclosed):
     def counts(self) -> Integers:
         """Number of cells of every entity."""
         return np.diff(self.ends)
+
+    @property
+    def most_cells(self) -> int:
+        """The number of cells that an entity can have, from the public shape of the relation."""
+        return math.prod(self.relation.shape) // max(self.n_entities, 1)
 
     @cached_property
     def entity(self) -> Integers:

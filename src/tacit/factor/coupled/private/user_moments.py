@@ -48,8 +48,8 @@ from tacit.factor.noisy_moments.shrinkage import shrunk_biases, shrunk_mean
 from tacit.factor.noisy_moments.symmetric import pack, unpack
 
 USUAL_ACTIVITY = 0.7
-"""A public guess of the average weight of an entity in averages over entities (about 50 cells, see FULL_ACTIVITY). Set by
-hand. It replaces the noisy weight where that is all noise."""
+"""A public guess of the average weight of an entity in averages over entities (half of the cells that give the full weight,
+see `activity_of`). Set by hand. It replaces the noisy weight where that is all noise."""
 OTHER_VARIANCE = 0.25
 """Prior variance of the factors that start at one: those of all modes except the largest. Set by hand."""
 OWN_LONGEST = 1.0
@@ -73,8 +73,7 @@ def moments_program(
     """
     names = [name for name in cells.sizes if name != entity]
     sites = settings.sites
-    # entities with many cells have more weight, because they also have more cells to predict
-    active = np.minimum(np.sqrt(cells.counts / FULL_ACTIVITY), 1.0)
+    active = activity_of(cells)
     averages = cells.per_entity(cells.values) / np.maximum(cells.counts, 1)
     centred = np.clip(cells.values - averages[cells.entity], -1.0, 1.0)
     terms = np.stack([np.ones(len(centred)), VALUE_WEIGHT * centred], axis=1)
@@ -173,6 +172,18 @@ def moments_program(
     return Outcome({"mean": mean, "noise": noise, "own": own, **{f"rows:{name}": fixed.rows[name] for name in names}})
 
 
+def activity_of(cells: UnitCells) -> Floats:
+    """Return the weight of every entity in averages over entities, at most 1.
+
+    Entities with many cells have more weight, because they also have more cells to predict. In a relation with fewer than
+    `FULL_ACTIVITY` cells per entity, an entity with all its cells has the weight 1: the noise is that of the largest weight
+    that an entity can have.
+    """
+    full = min(FULL_ACTIVITY, cells.most_cells)
+    weights: Floats = np.minimum(np.sqrt(cells.counts / full), 1.0)
+    return weights
+
+
 def _mean(noisy: Floats, listed: int, noise: float) -> float:
     """Return the mean from a noisy weight and a noisy weighted sum.
 
@@ -261,7 +272,7 @@ def _regression(
     sums, sent = _normed(cells, terms, list(posteriors))
     # G of each factor: the average over active entities of (n_u / t_u) x_u x_u', each clipped to the Frobenius norm
     # `most_each`, so that all matrices of an entity together have at most the norm `most`
-    active = np.minimum(np.sqrt(cells.counts / FULL_ACTIVITY), 1.0)
+    active = activity_of(cells)
     ratios = np.where(sent > 0, norms / np.where(sent > 0, sent, 1.0), 0.0)
     grams = {}
     most_each = most / math.sqrt(len(here))
