@@ -69,6 +69,8 @@ FULL_BATCH = [
         PrivateCoupledFactorization({"r": 2}, epsilon=2.0, unit="cell", value_range=(-1, 1)),
         relation(),
     ),
+    Model("nmf by rounds", PrivateNMF(2, epsilon=2.0, row_norm=2.0, method="rounds", rounds=3), IMAGES),
+    Model("coupled, users", PrivateCoupledFactorization({"r": 2}, epsilon=2.0, value_range=(-1, 1)), relation()),
 ]
 SAMPLED = [
     Model(

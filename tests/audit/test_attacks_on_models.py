@@ -10,7 +10,8 @@ from subjects import FULL_BATCH, IMAGES, TABLES, relation
 from tacit import PrivateCoupledFactorization, PrivateMoments, PrivateNMF, PrivateRatingNMF, PrivateSVD, PrivateTable
 from tacit.audit.attributes import _altered, attribute_inference
 from tacit.audit.canaries import candidate_pairs
-from tacit.audit.membership import WEAK, guessed, membership
+from tacit.audit.journal import Journal
+from tacit.audit.membership import WEAK, guessed, membership, shadow_fits
 from tacit.audit.one_run import one_run
 from tacit.audit.presence import learned_scores, many_runs, presence
 from tacit.audit.replay import replay
@@ -69,6 +70,29 @@ def test_one_run_finds_a_crowd_of_canaries():
     assert not found.violation
     honest = one_run(subject_of(PrivateMoments(epsilon=0.2), rows), canaries=400)
     assert honest.epsilon < 0.2
+
+
+def test_a_continued_attack_throws_no_coin_twice(tmp_path):
+    subject = BY_NAME["moments"].subject()
+    units = [subject.data.unit(place) for place in range(20)]
+    settings = {"seconds": math.inf, "random_state": 3, "key": "fits"}
+    whole = shadow_fits(subject, units, fits=6, journal=None, **settings)[1]
+    shadow_fits(subject, units, fits=3, journal=Journal(tmp_path / "journal.jsonl"), **settings)
+    continued = shadow_fits(subject, units, fits=6, journal=Journal(tmp_path / "journal.jsonl"), **settings)[1]
+    assert np.array_equal(continued, whole)
+    assert len(np.unique(continued, axis=0)) == 6
+
+
+def test_a_continued_measurement_of_presence_draws_no_database_twice(tmp_path, monkeypatch):
+    subject = BY_NAME["moments"].subject()
+    assert subject.fingerprint
+    drawn = []
+    monkeypatch.setattr(Subject, "fitted", lambda self, data: drawn.append(data.digest()))
+    monkeypatch.setattr("tacit.audit.presence.released_numbers", lambda model: np.zeros(1))
+    for samples in (4, 8):
+        journal = Journal(tmp_path / "journal.jsonl")
+        presence(subject, [("one", subject.data.unit(0))], samples=samples, journal=journal)
+    assert len(drawn) == len(set(drawn)) == 16
 
 
 def test_models_without_a_crowd_are_left_out():

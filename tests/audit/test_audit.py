@@ -86,6 +86,29 @@ def test_a_model_without_noise_is_reported_as_such():
     assert "No guarantee is claimed" in found.verdict
 
 
+@pytest.mark.slow
+def test_tests_of_every_kind_share_the_level():
+    attacks = ("white box", "attributes", "presence")
+    found = audit(PrivateMoments(row_norm=2.0), IMAGES, attacks=attacks, seconds=0.0, **FAST)
+    assert [one.confidence for one in found.findings] == pytest.approx([1 - 0.05 / 3] * 3)
+
+
+@pytest.mark.slow
+def test_many_runs_stand_in_where_one_run_cannot_be_attacked():
+    stages = []
+    narrow = audit(PrivateMoments(row_norm=2.0), IMAGES[:, :3], seconds=0.0, progress=stages.append, **FAST)
+    assert [one.method for one in narrow.findings] == ["replay", "white box", "many runs", "membership"]
+    assert [one.confidence for one in narrow.findings[1:]] == pytest.approx([1 - 0.05 / 3] * 3)
+    assert "so far: epsilon of at least 0." in stages[-1]
+
+
+@pytest.mark.slow
+def test_no_bug_is_planted_after_the_time():
+    settings = {**FAST, "bugs": True, "attacks": ("replay",)}
+    assert audit(PrivateMoments(row_norm=2.0), IMAGES, seconds=-1.0, **settings).bugs == ()
+    assert len(audit(PrivateMoments(row_norm=2.0), IMAGES, seconds=60.0, **settings).bugs) == 5
+
+
 def test_results_show_no_values_in_their_repr(found):
     assert "0." not in repr(found)
     assert "<svg" in found.report.html()

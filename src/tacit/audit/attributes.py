@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tacit.audit.findings import ATTRIBUTES, Finding
+from tacit.audit.journal import Journal
 from tacit.audit.membership import chosen_targets, without_noise
 from tacit.audit.scores import unit_scores
 from tacit.audit.subject import Subject
@@ -34,13 +35,14 @@ def attribute_inference(
     seconds: float = math.inf,
     level: float = 0.05,
     random_state: int = 0,
+    journal: Journal | None = None,
     step: Callable[[], None] = lambda: None,
 ) -> Finding:
     """Guess one value of units in the fit and of units outside it.
 
     Parameters
     ----------
-    subject, fits, targets, seconds, level, random_state, step
+    subject, fits, targets, seconds, level, random_state, journal, step
         As for `membership`.
     """
     random = np.random.default_rng(random_state)
@@ -49,7 +51,11 @@ def attribute_inference(
     figures: dict[str, float] = {}
     leaks = {}
     for name, one in (("private", rest), ("without noise", without_noise(rest))):
-        right, inside = _guesses(one, units, decoys, fits, seconds, random)
+        key = f"{ATTRIBUTES}: {name}: {subject.fingerprint}: {subject.data.digest()}: {random_state}"
+        gaps, present = _gaps(
+            one, units, decoys, fits=fits, seconds=seconds, random_state=random_state, journal=journal, key=key
+        )
+        right, inside = _guesses(gaps, present)
         figures[f"guessed right, in the fit, {name}"] = float(right[inside].mean())
         figures[f"guessed right, not in the fit, {name}"] = float(right[~inside].mean())
         hits, others = int(right[inside].sum()), int(right[~inside].sum())
@@ -123,27 +129,43 @@ def _other_item(row: Any, random: np.random.Generator) -> Any:
     return csr_array(dense[None])
 
 
-def _guesses(
-    subject: Subject, units: list[Any], decoys: list[Any], fits: int, seconds: float, random: np.random.Generator
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return, for every target in the second half of the fits, whether the guess was right and whether it was present."""
-    from sklearn.linear_model import LogisticRegression
-
-    differences, present = [], []
+def _gaps(
+    subject: Subject,
+    units: list[Any],
+    decoys: list[Any],
+    *,
+    fits: int,
+    seconds: float,
+    random_state: int,
+    journal: Journal | None,
+    key: str,
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Fit with random targets; return the numbers of the targets minus those of their decoys, and who was present."""
+    noted = [] if journal is None else journal.read(key)
+    differences = [np.array(one["gaps"]) for one in noted][:fits]
+    present = [np.array(one["present"], dtype=bool) for one in noted][:fits]
     begun = time.monotonic()
-    for fitted in range(fits):
-        if fitted >= LEAST_FITS and time.monotonic() - begun > seconds:
+    while len(differences) < fits:
+        if len(differences) >= LEAST_FITS and time.monotonic() - begun > seconds:
             break
-        inside = random.random(len(units)) < 0.5
+        inside = np.random.default_rng([random_state, len(differences)]).random(len(units)) < 0.5
         chosen = [unit for unit, drawn in zip(units, inside, strict=True) if drawn]
         model = subject.fitted(subject.data.with_units(chosen))
         differences.append(unit_scores(model, subject.data, units) - unit_scores(model, subject.data, decoys))
         present.append(inside)
-    half = len(differences) // 2
-    gaps = np.array(differences)
+        if journal is not None:
+            journal.add(key, {"gaps": differences[-1].tolist(), "present": inside.tolist()})
+    return np.array(differences), np.array(present)
+
+
+def _guesses(gaps: NDArray[np.float64], present: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return, for every target in the second half of the fits, whether the guess was right and whether it was present."""
+    from sklearn.linear_model import LogisticRegression
+
+    half = len(gaps) // 2
     spread = np.maximum(np.abs(gaps[:half]).mean(axis=(0, 1)), 1e-12)
     early, late = ((part / spread).reshape(-1, gaps.shape[2]) for part in (gaps[:half], gaps[half:]))
     # both orders of the two candidates: the classifier learns which sign of a difference speaks for the truth
     known, answers = np.vstack([early, -early]), np.repeat([True, False], len(early))
     judge = LogisticRegression(C=1.0, fit_intercept=False, max_iter=500).fit(np.clip(known, -20, 20), answers)
-    return judge.decision_function(np.clip(late, -20, 20)) > 0, np.array(present[half:]).ravel()
+    return judge.decision_function(np.clip(late, -20, 20)) > 0, present[half:].ravel()

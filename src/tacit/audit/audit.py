@@ -38,8 +38,8 @@ from tacit.validation import check_choice, check_count, check_rate, check_seed
 ATTACKS = (REPLAY, WHITE_BOX, ONE_RUN, MANY_RUNS, MEMBERSHIP, ATTRIBUTES, PRESENCE)
 FAST = (REPLAY, WHITE_BOX, ONE_RUN, MEMBERSHIP)
 """Attacks of an audit that is not deep. A model without the noise of a channel is attacked by many runs too."""
-STATISTICAL = (WHITE_BOX, ONE_RUN, MANY_RUNS, MEMBERSHIP)
-"""Attacks that state lower bounds, which may be wrong; they share the level."""
+STATISTICAL = tuple(name for name in ATTACKS if name != REPLAY)
+"""Attacks that state lower bounds or p-values, which may be wrong; they share the level."""
 STAGES = {
     REPLAY: "neighbouring data sets with the same answers",
     WHITE_BOX: "likelihood ratios of all noisy answers",
@@ -53,6 +53,8 @@ UNITS = 200
 """Units of a white-box run: neither bounds nor noise depend on their number, and small fits are fast."""
 BUG_RUNS = 40
 """Runs of the white-box attack on a planted bug."""
+LEAST_BUG_RUNS = 8
+"""Fewer, if they take longer than the time of an attack: enough for all but models that release a handful of numbers."""
 
 
 def audit(
@@ -81,7 +83,8 @@ def audit(
         What its `fit` takes: rows; a tuple of rows and labels; a tuple of users, items and ratings; a list of relations.
     attacks : sequence of str, optional
         Of "replay", "white box", "one run", "many runs", "membership", "attributes" and "presence"; if not given, all with
-        `deep`, and otherwise replay, white box, one run and membership. Those that do not fit the model are left out.
+        `deep`, and otherwise replay, white box, one run (or many, where the model allows no crowd of canaries in one) and
+        membership. Those that do not fit the model are left out.
     deep : bool, default=False
         More runs and all attacks; for hours. Without it, a first answer within about a minute.
     runs : int, optional
@@ -141,15 +144,18 @@ def audit(
         noted,
         random_state,
     )
-    findings = []
+    findings: list[Finding] = []
     for name in wanted:
-        progress(f"{name}: {STAGES[name]}")
+        progress(f"{name}: {STAGES[name]}{_so_far(findings)}")
         finding = effort.run(name)
+        if finding is None and name == ONE_RUN and attacks is None and MANY_RUNS not in wanted:  # at the same level
+            progress(f"{MANY_RUNS}: {STAGES[MANY_RUNS]}{_so_far(findings)}")
+            finding = effort.run(MANY_RUNS)
         findings += [] if finding is None else [finding]
     caught: tuple[Caught, ...] = ()
     if bugs and small.plan is not None:
-        progress("planting bugs")
-        caught = tuple(_caught(small, bug, worst, level) for bug in BUGS if bug.applies(small.plan))
+        progress(f"planting bugs{_so_far(findings)}")
+        caught = _all_caught(small, worst, level, seconds)
     epsilon, delta = small.claimed
     plan = small.plan
     return Audit(
@@ -194,7 +200,7 @@ class _Effort:
             ONE_RUN: lambda: one_run(self.whole, canaries=2000 if deep else 500, **noted, **seeded),
             MANY_RUNS: lambda: many_runs(small, worst, runs=2000 if deep else 200, **timed, **noted),
             MEMBERSHIP: lambda: membership(small, fits=256 if deep else 24, **timed, **noted, **seeded),
-            ATTRIBUTES: lambda: attribute_inference(small, level=self.level, **timed, **seeded),
+            ATTRIBUTES: lambda: attribute_inference(small, **timed, **noted, **seeded),
             PRESENCE: lambda: presence_finding(
                 small, self._some_units(), samples=100 if deep else 20, **timed, **noted, **seeded
             ),
@@ -214,11 +220,28 @@ def chosen_attacks(attacks: Sequence[str] | None, *, deep: bool, noisy: bool) ->
     return tuple(check_choice(name, "attacks", ATTACKS) for name in attacks)
 
 
-def _caught(subject: Subject, bug: Bug, pair: Pair, level: float) -> Caught:
+def _so_far(findings: Sequence[Finding]) -> str:
+    """Return the first answers in words, for whoever waits for the rest."""
+    if any(one.violation for one in findings):
+        return "; so far: the claim is disproved"
+    bounds = [one.epsilon for one in findings if one.epsilon is not None]
+    return f"; so far: epsilon of at least {math.floor(max(bounds) * 1000) / 1000:.3f}" if bounds else ""
+
+
+def _all_caught(subject: Subject, pair: Pair, level: float, seconds: float) -> tuple[Caught, ...]:
+    """Plant one bug after the other; no further one after `seconds`."""
+    begun, caught = time.monotonic(), []
+    for bug in BUGS:
+        if bug.applies(subject.plan) and time.monotonic() - begun <= seconds:
+            caught.append(_caught(subject, bug, pair, level, seconds))
+    return tuple(caught)
+
+
+def _caught(subject: Subject, bug: Bug, pair: Pair, level: float, seconds: float) -> Caught:
     """Plant a bug, attack again with few runs, and return the attacks that noticed it."""
     planted = subject.with_bug(bug.plant)
     attacks: Sequence[Callable[[], Finding]] = (
-        lambda: white_box(planted, pair, runs=BUG_RUNS, level=level),
+        lambda: white_box(planted, pair, runs=BUG_RUNS, least=LEAST_BUG_RUNS, seconds=seconds, level=level),
         lambda: replay(planted, [pair], random_units=0),
     )
     by: list[str] = []

@@ -25,7 +25,7 @@ FAR = 1e3
 """Rows of models that clip are this many times longer than the bound, to find missing clipping too."""
 MOST_PAIRS = 12
 """Candidates that are tried; a replay of each costs two fits."""
-COPIES = 2000
+COPIES = 1000
 """Copies of a component of the start: with them the noise of epsilon 1 moves a dictionary of 25 columns by some percent."""
 MOST_COPIED = 4_000_000
 """Numbers in all copies together, for the memory of an audit with many columns."""

@@ -81,11 +81,14 @@ def shadow_fits(
     *,
     fits: int,
     seconds: float,
-    random: np.random.Generator,
+    random_state: int,
     journal: Journal | None,
     key: str,
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Fit again and again with random targets; return their numbers, fits x targets x numbers, and who was present."""
+    """Fit again and again with random targets; return their numbers, fits x targets x numbers, and who was present.
+
+    The coins of a fit follow from `random_state` and its place, so that a continued audit throws no coin twice.
+    """
     noted = [] if journal is None else journal.read(key)
     numbers = [np.array(one["numbers"]) for one in noted][:fits]
     present = [np.array(one["present"], dtype=bool) for one in noted][:fits]
@@ -93,7 +96,7 @@ def shadow_fits(
     while len(numbers) < fits:
         if len(numbers) >= LEAST_FITS and time.monotonic() - begun > seconds:
             break
-        inside = random.random(len(targets)) < 0.5
+        inside = np.random.default_rng([random_state, len(numbers)]).random(len(targets)) < 0.5
         data = subject.data.with_units([unit for unit, drawn in zip(targets, inside, strict=True) if drawn])
         numbers.append(unit_scores(subject.fitted(data), subject.data, targets))
         present.append(inside)
@@ -173,7 +176,9 @@ def membership(
     guesses = {}
     for name, one in (("private", rest), ("without noise", without_noise(rest))):
         key = f"{MEMBERSHIP}: {name}: {subject.fingerprint}: {subject.data.digest()}: {random_state}"
-        numbers, present = shadow_fits(one, units, fits=fits, seconds=seconds, random=random, journal=journal, key=key)
+        numbers, present = shadow_fits(
+            one, units, fits=fits, seconds=seconds, random_state=random_state, journal=journal, key=key
+        )
         guesses[name] = guessed(numbers, present)
         step()
     private, plain = guesses["private"], guesses["without noise"]

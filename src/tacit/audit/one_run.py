@@ -81,7 +81,9 @@ def one_run(
     if not units:
         return None
     key = f"{ONE_RUN}: {len(units)}: {subject.fingerprint}: {subject.data.digest()}: {random_state}"
-    numbers, present = shadow_fits(subject, units, fits=2, seconds=math.inf, random=random, journal=journal, key=key)
+    numbers, present = shadow_fits(
+        subject, units, fits=2, seconds=math.inf, random_state=random_state, journal=journal, key=key
+    )
     step()
     guesses = guessed(numbers, present, per_target=False)
     delta = subject.claimed[1]

@@ -53,21 +53,24 @@ def released_numbers(model: Any) -> Floats:
 
 def _runs(
     subject: Subject,
-    draw: Callable[[bool], Units],
+    draw: Callable[[int], Units],
     *,
     runs: int,
     seconds: float,
     journal: Journal | None,
     key: str,
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Fit alternately with and without the unit; return all numbers that were released, and which runs had it."""
+    """Fit alternately with and without the unit; return all numbers that were released, and which runs had it.
+
+    `draw` takes the number of a run, from 0; even runs have the unit.
+    """
     noted = [] if journal is None else journal.read(key)
     seen = [np.array(one) for one in noted][:runs]
     begun = time.monotonic()
     while len(seen) < runs:
         if len(seen) >= LEAST_RUNS and time.monotonic() - begun > seconds:
             break
-        seen.append(released_numbers(subject.fitted(draw(len(seen) % 2 == 0))))
+        seen.append(released_numbers(subject.fitted(draw(len(seen)))))
         if journal is not None:
             journal.add(key, seen[-1].tolist())
     width = min(len(one) for one in seen)  # arrays whose length depends on the noise are cut to what all runs have
@@ -115,7 +118,7 @@ def many_runs(
     key = f"{MANY_RUNS}: {pair.name}: {subject.fingerprint}: {subject.data.digest()}"
     numbers, present = _runs(
         subject,
-        lambda inside: pair.present.data if inside else pair.absent.data,
+        lambda number: pair.absent.data if number % 2 else pair.present.data,
         runs=runs,
         seconds=seconds,
         journal=journal,
@@ -173,21 +176,20 @@ def presence(
     """
     from scipy.stats import ks_2samp
 
-    random = np.random.default_rng(random_state)
     count = subject.data.count
     chosen = max(2, count // 2) if size is None else min(size, count)
 
-    def database(unit: Any, inside: bool) -> Units:
-        places = np.sort(random.choice(count, size=chosen, replace=False))
-        drawn = subject.data.take(places)
-        return drawn.added(unit) if inside else drawn
+    def database(unit: Any, place: int, number: int) -> Units:
+        random = np.random.default_rng([random_state, place, number])  # a continued audit draws no database twice
+        drawn = subject.data.take(np.sort(random.choice(count, size=chosen, replace=False)))
+        return drawn if number % 2 else drawn.added(unit)
 
     p_values = []
-    for name, unit in units:
+    for place, (name, unit) in enumerate(units):
         key = f"{PRESENCE}: {name}: {subject.fingerprint}: {subject.data.digest()}: {random_state}"
         numbers, present = _runs(
             subject,
-            lambda inside, unit=unit: database(unit, inside),  # type: ignore[misc]
+            lambda number, unit=unit, place=place: database(unit, place, number),  # type: ignore[misc]
             runs=2 * samples,
             seconds=seconds,
             journal=journal,

@@ -40,6 +40,8 @@ DELTAS = (1e-3, 1e-2, 0.1)
 larger deltas show more."""
 NOISE_TOLERANCE = 5e-3
 """Noise may be this much narrower than stated before it counts as a violation: the grid's own rounding is far below."""
+LEAST_RUNS = 40
+"""Fewest runs of an attack that is limited by time: with them the noise is known to about 40%. Set by hand."""
 ROUNDING = 1e-3
 """Distances that differ by less than this part count as the same: sums are rounded to a grid. Set by hand."""
 
@@ -64,6 +66,7 @@ def losses(
     pair: Pair,
     *,
     runs: int,
+    least: int = LEAST_RUNS,
     seconds: float = math.inf,
     journal: Journal | None = None,
     step: Callable[[], None] = lambda: None,
@@ -76,8 +79,8 @@ def losses(
     pair : Pair
     runs : int
         Number of runs of both kinds together.
-    seconds : float
-        Stop after this time, with at least 40 runs.
+    least, seconds : int, float
+        Stop after this time, with at least this many runs.
     journal : Journal, optional
         Earlier runs are read from it, and new ones are added.
     step : callable
@@ -87,7 +90,7 @@ def losses(
     measured = [Loss(**values) for values in ([] if journal is None else journal.read(key))][:runs]
     begun = time.monotonic()
     while len(measured) < runs:
-        if len(measured) >= 40 and time.monotonic() - begun > seconds:
+        if len(measured) >= least and time.monotonic() - begun > seconds:
             break
         loss = measured_loss(subject.fitted, pair.present, pair.absent, unit_present=len(measured) % 2 == 0)
         measured.append(loss)
@@ -102,6 +105,7 @@ def white_box(
     pair: Pair,
     *,
     runs: int = 400,
+    least: int = LEAST_RUNS,
     seconds: float = math.inf,
     level: float = 0.05,
     journal: Journal | None = None,
@@ -111,7 +115,7 @@ def white_box(
 
     Parameters
     ----------
-    subject, pair, runs, seconds, journal, step
+    subject, pair, runs, least, seconds, journal, step
         See `losses`.
     level : float
     """
@@ -124,7 +128,7 @@ def white_box(
             violation="statistics leave without the noise of a channel: nothing bounds what they tell",
         )
     try:
-        seen = losses(subject, pair, runs=runs, seconds=seconds, journal=journal, step=step)
+        seen = losses(subject, pair, runs=runs, least=least, seconds=seconds, journal=journal, step=step)
     except PrivacyViolationError as violation:
         return Finding(WHITE_BOX, pair.name, None, 1.0, violation=str(violation))
     return judged(subject, pair.name, seen, level=level)
