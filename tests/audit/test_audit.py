@@ -1,6 +1,7 @@
 """The audit as a whole: what it states, what it writes, and what it refuses to state."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -84,6 +85,30 @@ def test_a_model_without_noise_is_reported_as_such():
     )
     assert found.violations
     assert "No guarantee is claimed" in found.verdict
+
+
+@pytest.mark.slow
+def test_a_continued_audit_attacks_the_same_unit_and_repeats_no_run(tmp_path):
+    journal = tmp_path / "journal.jsonl"
+    settings = {"attacks": ("white box", "attributes"), "runs": 40, "bugs": False, "seconds": 0.0, "journal": journal}
+    model = PrivateMoments(row_norm=2.0)
+    first = audit(model, IMAGES, **settings)
+    noted = journal.read_text()
+    assert journal.stat().st_mode & 0o077 == 0
+    again = audit(model, IMAGES, **settings)  # with other noise, which could have chosen another unit
+    assert journal.read_text() == noted
+    assert [one.to_dict() for one in again.findings] == [one.to_dict() for one in first.findings]
+
+
+def test_the_unit_that_an_audit_began_with_is_kept(tmp_path, monkeypatch):
+    journal = tmp_path / "journal.jsonl"
+    settings = {"attacks": ("replay",), "journal": journal, **FAST}
+    audit(PrivateMoments(row_norm=2.0), IMAGES, **settings)
+    chosen = [values for key, values in map(json.loads, journal.read_text().splitlines()) if key.startswith("worst")]
+    module = sys.modules["tacit.audit.audit"]
+    monkeypatch.setattr(module, "worst_pair", lambda subject, pairs: pytest.fail("chosen a second time"))
+    audit(PrivateMoments(row_norm=2.0), IMAGES, **settings)
+    assert len(chosen) == 1
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from tacit.audit.findings import (
     REPLAY,
     WHITE_BOX,
     Finding,
+    rounded_down,
 )
 from tacit.audit.journal import Journal
 from tacit.audit.membership import membership
@@ -131,7 +132,7 @@ def audit(
     small = whole.smaller(UNITS, random)
     pairs = candidate_pairs(estimator, small.data)
     progress("choosing the worst unit")
-    worst = worst_pair(small, pairs) if small.plan is not None else pairs[0]
+    worst = _worst(small, pairs, noted) if small.plan is not None else pairs[0]
     wanted = chosen_attacks(attacks, deep=deep, noisy=small.plan is not None)
     effort = _Effort(
         whole,
@@ -220,12 +221,25 @@ def chosen_attacks(attacks: Sequence[str] | None, *, deep: bool, noisy: bool) ->
     return tuple(check_choice(name, "attacks", ATTACKS) for name in attacks)
 
 
+def _worst(subject: Subject, pairs: Sequence[Pair], journal: Journal | None) -> Pair:
+    """Return the worst pair; a continued audit takes the one that it chose before, because other noise may choose another."""
+    if journal is None:
+        return worst_pair(subject, pairs)
+    key = f"worst unit: {subject.fingerprint}: {subject.data.digest()}"
+    before = journal.read(key)
+    chosen = next((pair for pair in pairs if [pair.name] == before[:1]), None)
+    if chosen is None:
+        chosen = worst_pair(subject, pairs)
+        journal.add(key, chosen.name)
+    return chosen
+
+
 def _so_far(findings: Sequence[Finding]) -> str:
     """Return the first answers in words, for whoever waits for the rest."""
     if any(one.violation for one in findings):
         return "; so far: the claim is disproved"
     bounds = [one.epsilon for one in findings if one.epsilon is not None]
-    return f"; so far: epsilon of at least {math.floor(max(bounds) * 1000) / 1000:.3f}" if bounds else ""
+    return f"; so far: epsilon of at least {rounded_down(max(bounds))}" if bounds else ""
 
 
 def _all_caught(subject: Subject, pair: Pair, level: float, seconds: float) -> tuple[Caught, ...]:

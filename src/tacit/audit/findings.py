@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,11 @@ MANY_RUNS = "many runs"
 MEMBERSHIP = "membership"
 ATTRIBUTES = "attributes"
 PRESENCE = "presence"
+
+
+def rounded_down(bound: float) -> str:
+    """Return a lower bound with three decimals, never above it."""
+    return f"{math.floor(bound * 1000) / 1000:.3f}"
 
 
 @dataclass(frozen=True)

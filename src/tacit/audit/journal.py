@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Journal:
-    """A file of JSON lines, each with a key. It holds scores of private data: it stays with the holder.
+    """A file of JSON lines, each with a key. It holds scores of private data: it stays with the holder, who alone may read it.
 
     Parameters
     ----------
@@ -35,5 +35,5 @@ class Journal:
     def add(self, key: str, values: Any) -> None:
         """Append one value."""
         self._lines.setdefault(key, []).append(values)
-        with self.path.open("a", encoding="utf-8") as file:
+        with open(self.path, "a", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(json.dumps([key, values]) + "\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.audit.certificate import FOR_THE_HOLDER, FORMAT, MADE_UP, MAY_BE_PUBLISHED, PRIVATE, Certificate, finite
-from tacit.audit.findings import Finding
+from tacit.audit.findings import Finding, rounded_down
 from tacit.privacy.ledger import Ledger
 from tacit.report.page import Report
 from tacit.report.result import ResultFolder, Shown
@@ -86,7 +86,7 @@ class Audit(Shown):
     @property
     def verdict(self) -> str:
         """The result in a few sentences."""
-        shown = f"The attacks show an epsilon of at least {_down(self.lower_bound)} at delta {self.delta:g}"
+        shown = f"The attacks show an epsilon of at least {rounded_down(self.lower_bound)} at delta {self.delta:g}"
         if math.isinf(self.epsilon):
             return f"No guarantee is claimed. {shown}. {self._violated()}".strip()
         claim = f"The claim is epsilon {self.epsilon:.4g}."
@@ -148,7 +148,7 @@ class Audit(Shown):
             [
                 one.method,
                 one.target,
-                "-" if one.epsilon is None else _down(one.epsilon),
+                "-" if one.epsilon is None else rounded_down(one.epsilon),
                 f"{one.confidence:.4g}",
                 one.violation or "-",
                 one.remark,
@@ -226,8 +226,3 @@ class Audit(Shown):
     def chain(self, ledger: Ledger, dataset: str) -> None:
         """Add the certificate's digest to a data set's account. It costs nothing, because it stays with the holder."""
         ledger.note_audit(dataset, self.certificate.digest)
-
-
-def _down(value: float) -> str:
-    """Return a lower bound rounded down to three decimals."""
-    return f"{math.floor(value * 1000) / 1000:.3f}"

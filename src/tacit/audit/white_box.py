@@ -4,8 +4,10 @@ For full-batch sums the logarithm of the likelihood ratio is normal with varianc
 :math:`\pm\mu^2/2`, where :math:`\mu` is the distance of the two data sets' sums in standard deviations of the noise. The
 distance is known exactly; what has to be measured is the noise. Its standard deviation along the distance is estimated from
 the runs, with a chi-squared interval, and gives an interval of :math:`\mu`. If the distance differs between trajectories, the
-smallest that was seen counts. The rates of the best threshold, chosen on other runs, give a second bound that assumes nothing
-(Clopper-Pearson).
+smallest that was seen counts; that no other trajectory has a smaller one is not part of the confidence. All noise numbers
+of all runs together give a narrower interval, if they are independent and equally wide, as the channel states; the bound of
+the finding does not assume that, and a figure shows what it would be. The rates of the best threshold, chosen on other runs,
+give a second bound that assumes nothing (Clopper-Pearson).
 
 For sampled sums the likelihood is a mixture. The distance of every sum, and the measured noise, then give the loss distribution
 of a Poisson-sampled Gaussian, whose epsilon is bounded from below by an optimistic discretisation.
@@ -157,7 +159,12 @@ def judged(subject: Subject, name: str, seen: Sequence[Loss], *, level: float) -
     }
     lower = by_rates.epsilon
     if subject.is_full_batch:
-        figures |= {"mu": least / ratio, "mu, lower": least / widest, "mu, claimed": mu_of_epsilon(epsilon, delta)}
+        figures |= {
+            "mu": least / ratio,
+            "mu, lower": least / widest,
+            "mu, claimed": mu_of_epsilon(epsilon, delta),
+            "epsilon if all noise is alike": epsilon_of(least / most, delta),
+        }
         lower = max(lower, epsilon_of(least / widest, delta))
     else:
         figures["epsilon of the mixture"] = mixture_epsilon(plan, min(loss.least for loss in seen) / widest)

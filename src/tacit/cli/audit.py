@@ -48,6 +48,7 @@ def audit(
     for the holder, and journal.jsonl, from which an interrupted audit continues.
     """
     from tacit.audit import audit as attack
+    from tacit.audit.findings import rounded_down
     from tacit.cli.audited import audited_command
     from tacit.report import ResultFolder
 
@@ -80,7 +81,7 @@ def audit(
         return
     typer.echo(result.verdict)
     rows = [
-        [one.method, one.target, "-" if one.epsilon is None else f"{one.epsilon:.3f}", one.violation or "-"]
+        [one.method, one.target, "-" if one.epsilon is None else rounded_down(one.epsilon), one.violation or "-"]
         for one in result.findings
     ]
     print_table("Attacks", ["attack", "on", "epsilon, at least", "contradicts the claim"], rows)
