@@ -8,9 +8,10 @@ import pytest
 from subjects import IMAGES
 from typer.testing import CliRunner
 
-from tacit import Ledger, PrivateMoments, PrivateNMF
+from tacit import Ledger, PrivateMoments, PrivateNMF, PrivateRecommender
 from tacit.audit import Certificate, audit
 from tacit.cli.main import app
+from tacit.data import make_ratings
 from tacit.errors import InvalidInputError, TacitError
 
 FAST = {"runs": 40, "bugs": False, "insecure_seed": 1}
@@ -106,9 +107,19 @@ def test_the_unit_that_an_audit_began_with_is_kept(tmp_path, monkeypatch):
     audit(PrivateMoments(row_norm=2.0), IMAGES, **settings)
     chosen = [values for key, values in map(json.loads, journal.read_text().splitlines()) if key.startswith("worst")]
     module = sys.modules["tacit.audit.audit"]
-    monkeypatch.setattr(module, "worst_pair", lambda subject, pairs: pytest.fail("chosen a second time"))
+    monkeypatch.setattr(module, "worst_pair", lambda *pairs, **settings: pytest.fail("chosen a second time"))
     audit(PrivateMoments(row_norm=2.0), IMAGES, **settings)
     assert len(chosen) == 1
+
+
+def test_ratings_with_texts_as_ids_are_audited():
+    data = make_ratings(20, 6, ratings_per_user=3, random_state=1)
+    users, items = (
+        np.array([f"{kind}{one}" for one in ids], dtype=object) for kind, ids in (("u", data.users), ("i", data.items))
+    )
+    model = PrivateRecommender(1, epsilon=1.0, catalogue=sorted(set(items.tolist())))
+    found = audit(model, (users, items, data.ratings), attacks=("white box",), seconds=0.0, **FAST)
+    assert found.lower_bound > 0.1
 
 
 @pytest.mark.slow

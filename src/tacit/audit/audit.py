@@ -132,7 +132,7 @@ def audit(
     small = whole.smaller(UNITS, random)
     pairs = candidate_pairs(estimator, small.data)
     progress("choosing the worst unit")
-    worst = _worst(small, pairs, noted) if small.plan is not None else pairs[0]
+    worst = _worst(small, pairs, seconds, noted) if small.plan is not None else pairs[0]
     wanted = chosen_attacks(attacks, deep=deep, noisy=small.plan is not None)
     effort = _Effort(
         whole,
@@ -221,15 +221,15 @@ def chosen_attacks(attacks: Sequence[str] | None, *, deep: bool, noisy: bool) ->
     return tuple(check_choice(name, "attacks", ATTACKS) for name in attacks)
 
 
-def _worst(subject: Subject, pairs: Sequence[Pair], journal: Journal | None) -> Pair:
+def _worst(subject: Subject, pairs: Sequence[Pair], seconds: float, journal: Journal | None) -> Pair:
     """Return the worst pair; a continued audit takes the one that it chose before, because other noise may choose another."""
     if journal is None:
-        return worst_pair(subject, pairs)
+        return worst_pair(subject, pairs, seconds=seconds)
     key = f"worst unit: {subject.fingerprint}: {subject.data.digest()}"
     before = journal.read(key)
     chosen = next((pair for pair in pairs if [pair.name] == before[:1]), None)
     if chosen is None:
-        chosen = worst_pair(subject, pairs)
+        chosen = worst_pair(subject, pairs, seconds=seconds)
         journal.add(key, chosen.name)
     return chosen
 

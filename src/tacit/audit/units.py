@@ -202,7 +202,9 @@ class Ratings(Undisclosed, Units):
     def of(users: Any, items: Any, values: Any, *, cells: bool = False) -> Ratings:
         """Return ratings with the users numbered."""
         owner = np.unique(np.asarray(users), return_inverse=True)[1]
-        return Ratings(owner.astype(np.int64), np.asarray(items), np.asarray(values, dtype=np.float64), cells)
+        # texts that a data frame gives as objects become an array of texts, which has a digest
+        ids = np.asarray(np.asarray(items).tolist())
+        return Ratings(owner.astype(np.int64), ids, np.asarray(values, dtype=np.float64), cells)
 
     @property
     def count(self) -> int:

@@ -42,19 +42,27 @@ DELTAS = (1e-3, 1e-2, 0.1)
 larger deltas show more."""
 NOISE_TOLERANCE = 5e-3
 """Noise may be this much narrower than stated before it counts as a violation: the grid's own rounding is far below."""
-LEAST_RUNS = 40
-"""Fewest runs of an attack that is limited by time: with them the noise is known to about 40%. Set by hand."""
+LEAST_RUNS = 16
+"""Fewest runs of an attack that is limited by time, so that slow fits have a first answer soon. Set by hand."""
+LEAST_PAIRS = 2
+"""Fewest neighbours among which the worst is chosen, if that is limited by time. Set by hand."""
 ROUNDING = 1e-3
 """Distances that differ by less than this part count as the same: sums are rounded to a grid. Set by hand."""
 
 
-def worst_pair(subject: Subject, pairs: Sequence[Pair], *, step: Callable[[], None] = lambda: None) -> Pair:
+def worst_pair(
+    subject: Subject, pairs: Sequence[Pair], *, seconds: float = math.inf, step: Callable[[], None] = lambda: None
+) -> Pair:
     """Return the neighbours whose sums differ most, in standard deviations of the noise, by one run of each.
 
     Of neighbours that are as good but for rounding, the first: canaries that do not depend on what a run chooses come first.
+    After `seconds` no further one is tried.
     """
-    moved = []
+    moved: list[float] = []
+    begun = time.monotonic()
     for pair in pairs:
+        if len(moved) >= LEAST_PAIRS and time.monotonic() - begun > seconds:
+            break
         try:
             moved.append(measured_loss(subject.fitted, pair.present, pair.absent, unit_present=True).mu)
         except PrivacyViolationError:
