@@ -44,6 +44,13 @@ def test_sampled_models_are_bounded_by_the_mixture(model):
     assert 0.02 < found.epsilon < subject.claimed[0]
 
 
+def test_the_worst_pair_is_chosen_among_two_if_time_is_short():
+    subject = MOMENTS.subject()
+    pairs, steps = candidate_pairs(MOMENTS.estimator, subject.data), []
+    assert worst_pair(subject, pairs, seconds=-1.0, step=lambda: steps.append(1)) in pairs[:2]
+    assert len(steps) == 2
+
+
 def test_scores_are_exact_log_likelihood_ratios():
     """For one full-batch sum they follow from the distance and the noise along it."""
     subject = MOMENTS.subject()

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tacit.factor.coupled.private.cell_moments import cell_split
 from tacit.factor.coupled.private.dp_sgld import Cells, SgldSettings, clipped_gradients, sgld_program
 from tacit.factor.coupled.private.problem import problems_of
 from tacit.factor.coupled.private.unit_cells import UnitCells
+from tacit.factor.coupled.private.user_moments import activity_of
 from tacit.factor.noisy_moments.shrinkage import likely_counts, shrunk_biases, shrunk_mean
 from tacit.privacy.published import ermis_zcdp_noise_multiplier
 
@@ -411,3 +413,12 @@ def test_intervals_need_own_factors(tmp_path):
     released = PrivateCoupledFactorization({"r": 2}, protect="user", epsilon=3.0, value_range=(1, 5)).fit([relation])
     with pytest.raises(InvalidInputError, match="return_std"):
         released.predict("ratings", cells[:5], return_std=True)
+
+
+def test_an_entity_with_all_its_cells_has_the_full_weight():
+    """So that no noise is given away in relations with fewer cells per entity than give the full weight elsewhere."""
+    for places, expected in ((6, [1.0, np.sqrt(3 / 6)]), (400, [1.0, np.sqrt(3 / 100)])):
+        counts = np.array([places, 3])
+        relation = SimpleNamespace(shape=(2, places))
+        cells = UnitCells(relation, None, np.concatenate([[0], np.cumsum(counts)]), {}, {}, None, 0)
+        np.testing.assert_allclose(activity_of(cells), expected)
