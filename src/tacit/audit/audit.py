@@ -54,6 +54,8 @@ UNITS = 200
 """Units of a white-box run: neither bounds nor noise depend on their number, and small fits are fast."""
 BUG_RUNS = 40
 """Runs of the white-box attack on a planted bug."""
+BUG_TIMES = 3.0
+"""All bugs together may take this many times as long as one attack. Set by hand."""
 LEAST_BUG_RUNS = 8
 """Fewer, if they take longer than the time of an attack: enough for all but models that release a handful of numbers."""
 
@@ -243,10 +245,10 @@ def _so_far(findings: Sequence[Finding]) -> str:
 
 
 def _all_caught(subject: Subject, pair: Pair, level: float, seconds: float) -> tuple[Caught, ...]:
-    """Plant one bug after the other; no further one after `seconds`."""
+    """Plant one bug after the other; no further one after some times the `seconds` of an attack."""
     begun, caught = time.monotonic(), []
     for bug in BUGS:
-        if bug.applies(subject.plan) and time.monotonic() - begun <= seconds:
+        if bug.applies(subject.plan) and time.monotonic() - begun <= BUG_TIMES * seconds:
             caught.append(_caught(subject, bug, pair, level, seconds))
     return tuple(caught)
 
