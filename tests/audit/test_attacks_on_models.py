@@ -1,6 +1,7 @@
 """Attacks on what is released: they find members and presence where there is no noise, and say so where they cannot."""
 
 import math
+import sys
 
 import numpy as np
 import polars as pl
@@ -8,12 +9,13 @@ import pytest
 from subjects import FULL_BATCH, IMAGES, TABLES, relation
 
 from tacit import PrivateCoupledFactorization, PrivateMoments, PrivateNMF, PrivateRatingNMF, PrivateSVD, PrivateTable
+from tacit.audit import audit
 from tacit.audit.attributes import _altered, attribute_inference
 from tacit.audit.canaries import candidate_pairs
 from tacit.audit.journal import Journal
 from tacit.audit.membership import WEAK, guessed, membership, shadow_fits
 from tacit.audit.one_run import one_run
-from tacit.audit.presence import learned_scores, many_runs, presence
+from tacit.audit.presence import learned_scores, many_runs, presence, presence_finding
 from tacit.audit.replay import replay
 from tacit.audit.subject import Subject
 from tacit.audit.units import units_of
@@ -93,6 +95,25 @@ def test_a_continued_measurement_of_presence_draws_no_database_twice(tmp_path, m
         journal = Journal(tmp_path / "journal.jsonl")
         presence(subject, [("one", subject.data.unit(0))], samples=samples, journal=journal)
     assert len(drawn) == len(set(drawn)) == 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["moments", "recommender", "implicit", "coupled, cells", "coupled, users", "table"])
+def test_a_database_without_a_unit_does_not_have_it(name, monkeypatch):
+    """Units of the data are taken out first; cells that were there twice stopped the measurement of coupled models."""
+    model, drawn = BY_NAME[name], []
+    whole = Subject.of(model.estimator, units_of(model.estimator, model.data), seed=1)
+    module = sys.modules["tacit.audit.audit"]
+    monkeypatch.setattr(module, "presence_finding", lambda *given, **_: drawn.append(given))
+    audit(model.estimator, model.data, attacks=("presence",), bugs=False, insecure_seed=1)
+    rest, units = drawn[0]
+    kept = {known(rest.data.unit(place)) for place in range(rest.data.count)}
+    assert rest.data.count == whole.data.count - len(units) == whole.data.count - 3
+    everything = [known(whole.data.unit(place)) for place in range(whole.data.count)]
+    unique = [unit for _, unit in units if everything.count(known(unit)) == 1]
+    assert not kept & {known(unit) for unit in unique}
+    found = presence_finding(rest, units[:1], samples=2, seconds=0.0)
+    assert "documents" not in found.remark
 
 
 def test_models_without_a_crowd_are_left_out():

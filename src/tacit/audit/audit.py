@@ -204,16 +204,18 @@ class _Effort:
             MANY_RUNS: lambda: many_runs(small, worst, runs=2000 if deep else 200, **timed, **noted),
             MEMBERSHIP: lambda: membership(small, fits=256 if deep else 24, **timed, **noted, **seeded),
             ATTRIBUTES: lambda: attribute_inference(small, **timed, **noted, **seeded),
-            PRESENCE: lambda: presence_finding(
-                small, self._some_units(), samples=100 if deep else 20, **timed, **noted, **seeded
-            ),
+            PRESENCE: lambda: presence_finding(*self._apart(), samples=100 if deep else 20, **timed, **noted, **seeded),
         }
         return attempts[attack]()
 
-    def _some_units(self) -> list[tuple[str, Any]]:
-        count = self.small.data.count
-        chosen = np.random.default_rng(self.random_state).choice(count, size=min(3, count), replace=False)
-        return [(f"random unit {number}", self.small.data.unit(int(place))) for number, place in enumerate(chosen, 1)]
+    def _apart(self) -> tuple[Subject, list[tuple[str, Any]]]:
+        """Return the subject without some random units, and these: a database without a unit must not have it."""
+        data = self.small.data
+        chosen = np.random.default_rng(self.random_state).choice(
+            data.count, size=min(3, data.count // 2), replace=False
+        )
+        units = [(f"random unit {number}", data.unit(int(place))) for number, place in enumerate(chosen, 1)]
+        return self.small.on(data.take(np.setdiff1d(np.arange(data.count), chosen))), units
 
 
 def chosen_attacks(attacks: Sequence[str] | None, *, deep: bool, noisy: bool) -> tuple[str, ...]:
@@ -246,9 +248,9 @@ def _so_far(findings: Sequence[Finding]) -> str:
 
 def _all_caught(subject: Subject, pair: Pair, level: float, seconds: float) -> tuple[Caught, ...]:
     """Plant one bug after the other; no further one after some times the `seconds` of an attack."""
-    begun, caught = time.monotonic(), []
+    begun, caught, plan = time.monotonic(), [], subject.plan
     for bug in BUGS:
-        if bug.applies(subject.plan) and time.monotonic() - begun <= BUG_TIMES * seconds:
+        if plan is not None and bug.applies(plan) and time.monotonic() - begun <= BUG_TIMES * seconds:
             caught.append(_caught(subject, bug, pair, level, seconds))
     return tuple(caught)
 

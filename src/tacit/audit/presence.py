@@ -161,7 +161,7 @@ def presence(
     ----------
     subject : Subject
     units : list of (str, unit)
-        Named units, as `Units.unit` returns them.
+        Named units, as `Units.unit` returns them; none of them may be among the subject's own.
     samples : int
         Runs with each unit, and as many without.
     size : int, optional
@@ -212,11 +212,15 @@ def presence_finding(subject: Subject, units: list[tuple[str, Any]], **settings:
     """Return the measurement as a finding; it has p-values and no bound on epsilon."""
     measured = presence(subject, units, **settings)
     names = [name for name, _ in units]
+    seen = sum(measured.corrected <= measured.level)
     return Finding(
         PRESENCE,
         f"{len(units)} units on random databases",
         None,
         1 - measured.level,
-        remark=f"{measured._sentence()[:1].upper()}{measured._sentence()[1:]}",
+        remark=(
+            f"With {measured.samples} runs each way on {measured.size} units, the presence of {seen} of {len(units)} units "
+            f"shows at level {measured.level:.3g} (Kolmogorov-Smirnov, corrected by Holm). More runs may show more."
+        ),
         figures={f"corrected p-value of {name}": float(p) for name, p in zip(names, measured.corrected, strict=True)},
     )
