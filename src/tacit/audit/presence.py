@@ -172,7 +172,8 @@ def presence(
     Returns
     -------
     KSDP
-        Of one statistic, the classifier's; its p-values are corrected by Holm for the number of units.
+        Of one statistic, the classifier's; its p-values are corrected by Holm for the number of units. Its `samples` are those
+        that were made in the time.
     """
     from scipy.stats import ks_2samp
 
@@ -184,7 +185,7 @@ def presence(
         drawn = subject.data.take(np.sort(random.choice(count, size=chosen, replace=False)))
         return drawn if number % 2 else drawn.added(unit)
 
-    p_values = []
+    p_values, fewest = [], samples
     for place, (name, unit) in enumerate(units):
         key = f"{PRESENCE}: {name}: {subject.fingerprint}: {subject.data.digest()}: {random_state}"
         numbers, present = _runs(
@@ -195,13 +196,14 @@ def presence(
             journal=journal,
             key=key,
         )
+        fewest = min(fewest, len(numbers) // 2)
         scores, truth = learned_scores(numbers, present)
         p_values.append([float(ks_2samp(scores[truth], scores[~truth]).pvalue)])
     return KSDP(
         tuple(range(len(units))),
         ("a classifier trained on half of the runs",),
         np.array(p_values),
-        samples,
+        fewest,
         chosen,
         (),
         level,
