@@ -204,9 +204,13 @@ class _Effort:
             MANY_RUNS: lambda: many_runs(small, worst, runs=2000 if deep else 200, **timed, **noted),
             MEMBERSHIP: lambda: membership(small, fits=256 if deep else 24, **timed, **noted, **seeded),
             ATTRIBUTES: lambda: attribute_inference(small, **timed, **noted, **seeded),
-            PRESENCE: lambda: presence_finding(*self._apart(), samples=100 if deep else 20, **timed, **noted, **seeded),
+            PRESENCE: lambda: self._presence(samples=100 if deep else 20, **timed, **noted, **seeded),
         }
         return attempts[attack]()
+
+    def _presence(self, **settings: Any) -> Finding:
+        rest, units = self._apart()
+        return presence_finding(rest, units, **settings)
 
     def _apart(self) -> tuple[Subject, list[tuple[str, Any]]]:
         """Return the subject without some random units, and these: a database without a unit must not have it."""
