@@ -59,10 +59,9 @@ def test_blocks_are_single_rows_where_rows_depend_on_each_other(monkeypatch):
     network = perceptron(8, (5,), 3, 0)
     honest = Chain._block
 
-    def leaning(self, rows, targets, loss):
-        results = honest(self, rows, targets, loss)
-        results.losses[0] += results.losses[-1] * 2**-40
-        return results
+    def leaning(self, inputs, slopes, squares, targets, loss, losses):
+        honest(self, inputs, slopes, squares, targets, loss, losses)
+        losses[0] += losses[-1] * 2**-40
 
     assert chain_of(network).block == BLOCK
     monkeypatch.setattr(Chain, "_block", leaning)
@@ -85,6 +84,14 @@ def test_losses_slopes_and_norms_are_those_of_autograd(block):
         for name, value in network.named_parameters():
             (gradient,) = torch.autograd.grad(loss, value, retain_graph=True)
             assert float(passed.squares[name][k]) == pytest.approx(float(gradient.square().sum()), rel=1e-10)
+
+
+def test_examples_are_found_by_their_places():
+    chain = chain_of(relu(7, 9, 4))
+    rows, labels = examples(BLOCK + 5, 7, 4)
+    places = torch.tensor([BLOCK + 1, 0, 3])
+    chosen = copy.deepcopy(chain.passed(rows[places], labels[places], classification_loss))
+    assert _equal(chain.passed(rows, labels, classification_loss, places), chosen, torch.arange(3))
 
 
 def test_losses_and_norms_of_a_float32_pass_are_in_float64():

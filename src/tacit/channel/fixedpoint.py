@@ -60,9 +60,11 @@ class Grid:
         if array.dtype.kind not in "fiu":
             raise InvalidInputError("real numbers to put on the grid", kind_of(array), "Convert the data to floats.")
         with np.errstate(over="ignore"):  # an overflow becomes infinity, which is refused below
-            scaled = np.rint(np.ldexp(array.astype(np.float64), -self.exponent))
+            # the product with a power of two is exact, like ldexp, and several times faster
+            scaled = np.asarray(np.multiply(array, math.ldexp(1.0, -self.exponent), dtype=np.float64))
+        np.rint(scaled, out=scaled)
         # NaN compares false, so it is caught here too
-        if not np.all(np.abs(scaled) < LIMIT):
+        if scaled.size and not (scaled.min() > -LIMIT and scaled.max() < LIMIT):
             raise RangeError(
                 f"numbers below {math.ldexp(float(LIMIT), self.exponent):.3g} in magnitude on a grid of step {self.step:.3g}",
                 words("a number beyond that, or NaN or infinity"),
@@ -72,7 +74,7 @@ class Grid:
 
     def decode(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the numbers that the integers stand for."""
-        return np.ldexp(integers.astype(np.float64), self.exponent)
+        return np.asarray(np.multiply(integers, self.step, dtype=np.float64))
 
 
 def exact_sum(terms: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -12,15 +12,17 @@ The forward and backward passes are in float32. Losses and norms are computed fr
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
 from tacit.errors import Undisclosed
+from tacit.neural.loops import add_row_squares
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Maps scores (n, n_outputs) and targets (n or n, n_outputs) to one loss per example."""
@@ -125,36 +127,52 @@ class Chain:
                 if layer.bias is not None:
                     bias[: layer.out_features] = layer.bias
 
-    def passed(self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss) -> ForwardBackward:
-        """Run forward and backward, block by block, with the weights of the last `copy_weights`.
+    def passed(
+        self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss, some: torch.Tensor | None = None
+    ) -> ForwardBackward:
+        """Run the rows, or those at the places `some`, forward and backward, with the weights of the last `copy_weights`.
 
         The results are kept in memory that the next call overwrites: fresh memory would take as long as the backward pass.
+        They are laid out block by block, so that every block begins at a multiple of the width of vector registers.
         """
-        first = next(iter(self.layers))
-        joined = ForwardBackward({}, {}, {}, self.memory("largest", (len(rows),), torch.float64), torch.zeros(0))
-        losses = []
-        for name, layer in self.layers.items():
-            joined.slopes[name] = self.memory(f"slopes {name}", (len(rows), layer.out_features), self.dtype)
-            own = name == first and rows.dtype is self.dtype  # nothing to keep: these are the rows
-            joined.inputs[name] = (
-                rows if own else self.memory(f"inputs {name}", (len(rows), layer.in_features), self.dtype)
-            )
-            for kind in ("weight", "bias"):
-                joined.squares[name + kind] = self.memory(f"squares {name}{kind}", (len(rows),), torch.float64)
-        for start in range(0, len(rows), self.block):
+        given = targets if some is None else targets[some]
+        count = len(given)
+        whole = -(-count // self.block) * self.block
+        inputs = [
+            self.memory(f"inputs {place}", (whole, width), self.dtype) for place, width in enumerate(self._ends[:-1])
+        ]
+        slopes = [
+            self.memory(f"slopes {place}", (whole, width), self.dtype) for place, width in enumerate(self._ends[1:])
+        ]
+        squares = [torch.zeros(2, whole, dtype=torch.float64) for _ in inputs]  # of the inputs, and of the slopes
+        losses = torch.zeros(whole, dtype=torch.float64)
+        first, width = inputs[0], next(iter(self.layers.values())).in_features
+        first[:, width:] = 0.0
+        first[count:] = 0.0
+        if some is not None and rows.dtype is self.dtype:
+            torch.index_select(rows, 0, some, out=first[:count, :width])
+        else:
+            first[:count, :width] = rows if some is None else rows[some]
+        padded_targets = targets.new_zeros(whole, *targets.shape[1:])
+        padded_targets[:count] = given
+        for start in range(0, whole, self.block):
             place = slice(start, start + self.block)
-            block = self._block(rows[place], targets[place], loss)
-            losses.append(block.losses)
-            joined.largest[place] = block.largest
-            for kept, of_block in (
-                (joined.inputs, block.inputs),
-                (joined.slopes, block.slopes),
-                (joined.squares, block.squares),
-            ):
-                for name, numbers in of_block.items():
-                    if kept[name] is not rows:
-                        kept[name][place] = numbers
-        return replace(joined, losses=torch.cat(losses))
+            self._block(
+                [numbers[place] for numbers in inputs],
+                [numbers[place] for numbers in slopes],
+                [numbers[:, place] for numbers in squares],
+                padded_targets[place],
+                loss,
+                losses[place],
+            )
+        results = ForwardBackward({}, {}, {}, torch.zeros(count, dtype=torch.float64), losses[:count])
+        for (name, layer), a, g, found in zip(self.layers.items(), inputs, slopes, squares, strict=True):
+            a_squared, g_squared = found[:, :count]
+            # one example's gradient is the outer product of g and a (for the bias: g), so its norm is |g| |a| (or |g|)
+            results.inputs[name], results.slopes[name] = a[:count, : layer.in_features], g[:count, : layer.out_features]
+            results.squares[f"{name}weight"], results.squares[f"{name}bias"] = g_squared * a_squared, g_squared
+            torch.maximum(results.largest, torch.maximum(a_squared, g_squared), out=results.largest)
+        return results
 
     def memory(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Return memory that is used again under the same name; its numbers are arbitrary."""
@@ -165,8 +183,10 @@ class Chain:
 
     def scores(self, rows: torch.Tensor) -> torch.Tensor:
         """Run at most a block of rows forward, with the weights of the last `copy_weights`; return scores in float64."""
+        padded = [torch.zeros(self.block, width, dtype=self.dtype) for width in self._ends[:-1]]
+        padded[0][: len(rows), : rows.shape[1]] = rows
         with torch.no_grad():
-            return self._forward(rows)[2][: len(rows), : self._outputs].double()
+            return self._forward(padded)[1][: len(rows), : self._outputs].double()
 
     def is_batch_invariant(self) -> bool:
         """Return whether random rows give the same bits in another order and among other rows, with random weights."""
@@ -179,53 +199,57 @@ class Chain:
         def loss(scores: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
             return (scores - given).square().sum(dim=1)
 
-        whole = self._block(rows, targets, loss)
+        whole = copy.deepcopy(self.passed(rows, targets, loss))  # the next call uses its memory again
         selections = [
             torch.arange(1, self.block),
             torch.arange(1),
             torch.randperm(self.block, generator=draw),
             torch.arange(0, self.block, 3),
         ]
-        return all(_equal(self._block(rows[some], targets[some], loss), whole, some) for some in selections)
+        return all(_equal(self.passed(rows, targets, loss, some), whole, some) for some in selections)
 
-    def _block(self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss) -> ForwardBackward:
-        """Run one block. Everything that is computed from an example has the same shape, however many rows there are."""
-        count = len(rows)
-        padded_targets = targets.new_zeros(self.block, *targets.shape[1:])
-        padded_targets[:count] = targets
+    def _block(
+        self,
+        inputs: list[torch.Tensor],
+        slopes: list[torch.Tensor],
+        squares: list[torch.Tensor],
+        targets: torch.Tensor,
+        loss: Loss,
+        losses: torch.Tensor,
+    ) -> None:
+        """Run one block, whose rows are in the first of `inputs`, and put its results into the other arguments.
+
+        Everything that is computed from an example has the same shape, however many rows there are.
+        """
         with torch.enable_grad():
-            inputs, outputs, last = self._forward(rows)
-            losses = loss(last[:, : self._outputs].double(), padded_targets)
-            slopes = torch.autograd.grad(losses.sum(), outputs)
-        results = ForwardBackward({}, {}, {}, torch.zeros(count, dtype=torch.float64), losses.detach()[:count])
-        for (name, layer), padded_a, padded_g in zip(self.layers.items(), inputs, slopes, strict=True):
-            # one example's gradient is the outer product of g and a (for the bias: g), so its norm is |g| |a| (or |g|)
-            a, g = padded_a[:, : layer.in_features], padded_g[:, : layer.out_features]
-            a_squared, g_squared = (torch.linalg.vector_norm(rows.double(), dim=1).square() for rows in (a, g))
-            results.inputs[name], results.slopes[name] = a[:count], g[:count]
-            results.squares[f"{name}weight"] = (g_squared * a_squared)[:count]
-            results.squares[f"{name}bias"] = g_squared[:count]
-            torch.maximum(results.largest, torch.maximum(a_squared, g_squared)[:count], out=results.largest)
-        return results
+            outputs, last = self._forward(inputs)
+            found = loss(last[:, : self._outputs].double(), targets)
+            gradients = torch.autograd.grad(found.sum(), outputs)
+        losses.copy_(found.detach())
+        for layer, a, g, kept, both in zip(self.layers.values(), inputs, gradients, slopes, squares, strict=True):
+            kept.copy_(g)
+            add_row_squares(a.numpy(), layer.in_features, both[0].numpy())
+            add_row_squares(kept.numpy(), layer.out_features, both[1].numpy())
 
-    def _forward(self, rows: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
-        """Return what goes into the fully connected layers and what comes out of them, and the scores; all padded."""
-        current = torch.zeros(self.block, self._ends[0], dtype=self.dtype)
-        current[: len(rows), : rows.shape[1]] = rows
-        inputs: list[torch.Tensor] = []
+    def _forward(self, inputs: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Run the block in the first of `inputs` and put what goes into the other layers into the others.
+
+        Return what comes out of the fully connected layers, and the scores; all padded.
+        """
+        current = inputs[0]
         outputs: list[torch.Tensor] = []
-        weights = zip(self._weights, self._biases, strict=True)
         for name, part in self._parts.items():
             if name in self.layers:
-                inputs.append(current.detach())
-                weight, bias = next(weights)
-                current = torch.addmm(bias, current, weight.T)
+                place = len(outputs)
+                if place:
+                    inputs[place].copy_(current.detach())
+                current = torch.addmm(self._biases[place], current, self._weights[place].T)
                 if not outputs:  # the weights take no gradient here, so the first output has no history: start one
                     current.requires_grad_()
                 outputs.append(current)
             else:
                 current = part(current)
-        return inputs, outputs, current
+        return outputs, current
 
 
 def _padded(width: int) -> int:

@@ -30,6 +30,7 @@ from tacit.errors import Undisclosed
 from tacit.neural.buckets import LARGEST, add_outer_products, bucket_count, buckets_of, is_accurate
 from tacit.neural.chain import BLOCK, Chain, Loss
 from tacit.neural.fallback import MEASURED, Fallback
+from tacit.neural.loops import add_columns
 
 MOST_NUMBERS = 2**24
 """Largest number of gradient entries that are formed at a time (128 MB)."""
@@ -217,7 +218,7 @@ class Learner:
         for start in range(0, len(rows), self.block):
             place = slice(start, start + self.block)
             if self.engine is Engine.CHAIN:
-                losses.append(self._add_outer_products(totals, rows[place], targets[place], clip, None))
+                losses.append(self._add_outer_products(totals, rows[place], targets[place], clip))
             else:
                 losses.append(self._add(totals, self.gradients(rows[place], targets[place]), clip))
         return totals, torch.cat(losses)
@@ -334,8 +335,7 @@ class Learner:
         for end in [*ends[BUCKETS_AT_ONCE - 1 :: BUCKETS_AT_ONCE], len(rows)]:
             some, start = order[start:end], end
             if len(some):
-                bucket_losses = self._add_outer_products(totals, rows[some], targets[some], clip, buckets[some])
-                losses[some] = bucket_losses
+                losses[some] = self._add_outer_products(totals, rows, targets, clip, some, buckets[some])
         return losses
 
     def _add_outer_products(
@@ -344,41 +344,45 @@ class Learner:
         rows: torch.Tensor,
         targets: torch.Tensor,
         clip: float,
-        buckets: torch.Tensor | None,
+        some: torch.Tensor | None = None,
+        buckets: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Add the clipped gradients: bucket by bucket where they are given, otherwise in float64."""
+        """Add the clipped gradients: bucket by bucket for the examples at the places `some`, otherwise in float64."""
         assert self.chain is not None
-        passed = self.chain.passed(rows, targets, self.loss)
+        passed = self.chain.passed(rows, targets, self.loss, some)
         squares = {group: _added(passed.squares[name] for name in names) for group, names in self.groups.items()}
         factors = _clip_factors(squares, clip)
         dropped = ~_all_finite(squares)
         if bool(dropped.any()):  # zero times infinity would not be zero
-            for layer in passed.slopes:
-                passed.slopes[layer].masked_fill_(dropped[:, None], 0.0)
-                passed.inputs[layer] = passed.inputs[layer].masked_fill(dropped[:, None], 0.0)
+            for numbers in (*passed.slopes.values(), *passed.inputs.values()):
+                numbers.masked_fill_(dropped[:, None], 0.0)
         large = torch.nonzero((passed.largest > LARGEST**2) & ~dropped)[:, 0]
+        exact = slice(None) if buckets is None else large  # the examples that are added up in float64
+        counts = [] if buckets is None else torch.unique_consecutive(buckets, return_counts=True)[1].tolist()
         for group, names in self.groups.items():
             factor = factors[group].masked_fill(dropped, 0.0)[:, None]
             start = 0
             for layer in {_split(name)[0]: None for name in names}:  # a layer's weights and bias are clipped together
                 a, g = passed.inputs[layer], passed.slopes[layer]
-                exact = slice(None) if buckets is None else large
-                apart = g[exact].double() * factor[exact]
+                apart = g[exact].double() * factor[exact] if buckets is None or len(large) else None
                 if buckets is not None:
-                    g.mul_(factor.float())[large] = 0.0
+                    g.mul_(factor.float())
+                    g[large] = 0.0
                 for kind in [_split(name)[1] for name in names if _split(name)[0] == layer]:
                     shape = self.parameters[layer + kind].shape
                     place = totals[group][start : start + shape.numel()].view(shape)
                     start += shape.numel()
-                    if kind == "bias":
-                        place += apart.sum(dim=0)
-                        if buckets is not None:
-                            place += g.sum(dim=0, dtype=torch.float64)
-                        continue
-                    place.addmm_(apart.T, a[exact].double())
+                    if apart is not None:
+                        if kind == "bias":
+                            place += apart.sum(dim=0)
+                        else:
+                            place.addmm_(apart.T, a[exact].double())
                     if buckets is not None:
-                        product = self.chain.memory(f"product {layer}", tuple(shape), torch.float32)
-                        add_outer_products(place, g, a, buckets, product)
+                        if kind == "bias":
+                            add_columns(g.numpy(), place.numpy())
+                        else:
+                            product = self.chain.memory(f"product {layer}", tuple(shape), torch.float32)
+                            add_outer_products(place, g, a, counts, product)
         return passed.losses.masked_fill(dropped, torch.nan)
 
 

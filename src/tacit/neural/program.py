@@ -42,6 +42,9 @@ STEP_NOISE clipped gradients. Sampling then costs at most 6% more noise than usi
 largest rate (epsilon 10: 5% at a rate of 0.5, 67% at 0.1). Below the least rate, steps would be cheaper but too noisy for
 momentum; the largest one limits the computing."""
 
+LARGEST_WEIGHT = float(torch.finfo(torch.float32).max)
+"""Weights are kept in float32."""
+
 
 class DivergedError(TacitError):
     """The weights are no longer finite numbers; what was released before that is charged."""
@@ -170,11 +173,8 @@ def training_program(
         if step == 0:
             noise = max(noisy.noise.values())
             scale = training.step_scale(noise, count, X.shape[1], fallback.most_noise)
-        total = torch.from_numpy(np.concatenate([noisy[name] for name in totals]))
-        slope = total / training.sampling_rate + theta / training.prior**2
-        speed = training.momentum * speed + slope / (count * training.clip)
         size = scale * training.step_size_at(step)
-        theta = theta - size * speed
+        take_step(theta, speed, [noisy[name] for name in totals], training, count, size)
         if training.langevin:
             # the step is size / (count * clip) on the whole posterior, whose noise has variance twice that
             spread = (2 * size / (count * training.clip)) ** 0.5
@@ -199,6 +199,27 @@ def training_program(
     )
 
 
+def take_step(
+    theta: torch.Tensor,
+    speed: torch.Tensor,
+    noisy: list[NDArray[np.float64]],
+    training: Training,
+    count: float,
+    size: float,
+) -> None:
+    """Move the weights by one step of a size, from the noisy totals of the gradients, group by group.
+
+    Both vectors are changed in place: with a million weights, new vectors would take a quarter of the step's time.
+    """
+    examples = count * training.clip
+    speed.mul_(training.momentum).add_(theta, alpha=1 / (examples * training.prior**2))
+    ends = np.cumsum([part.size for part in noisy])
+    for part, end in zip(noisy, ends.tolist(), strict=True):
+        place = speed[end - part.size : end]
+        place.add_(torch.from_numpy(part), alpha=1 / (training.sampling_rate * examples))
+    theta.sub_(speed, alpha=size)
+
+
 def _ask(totals: dict[str, torch.Tensor], most: float, step: Step, units: int) -> Sum:
     arrays: dict[str, Any] = {name: total.numpy() for name, total in totals.items()}
     bound: Any = most if len(arrays) == 1 else dict.fromkeys(arrays, most)
@@ -207,7 +228,7 @@ def _ask(totals: dict[str, torch.Tensor], most: float, step: Step, units: int) -
 
 def _check_finite(theta: torch.Tensor, step: int, steps: int) -> None:
     """Stop when a weight overflows float32. The weights follow from released totals, so this reveals nothing else."""
-    if not bool(torch.isfinite(theta.float()).all()):
+    if not float(torch.linalg.vector_norm(theta, ord=math.inf)) <= LARGEST_WEIGHT:
         raise DivergedError(
             "finite weights",
             words(f"weights that are not finite numbers after step {step + 1} of {steps}"),
