@@ -25,7 +25,7 @@ from harness import Part, Quoted, main, peer
 from real_data import data_folder
 from sklearn.datasets import load_digits
 
-from tacit.neural import PrivateBayesianClassifier, expected_calibration_error, wavelets
+from tacit.neural import PrivateBayesianClassifier, expected_calibration_error, inputs
 from tacit.neural.gradients import Learner
 from tacit.neural.network import perceptron
 from tacit.privacy import gaussian_noise_multiplier
@@ -63,7 +63,7 @@ def digits() -> Data:
 
 def remember_scattering() -> None:
     """Compute the front end, which depends on each image alone, only once for many fits of the same images."""
-    transform = wavelets.scattering
+    transform = inputs.scattering
     kept: dict[tuple[Any, ...], Any] = {}
 
     def remembered(X: Any, shape: tuple[int, int]) -> Any:
@@ -72,7 +72,7 @@ def remember_scattering() -> None:
             kept[key] = transform(X, shape)
         return kept[key]
 
-    wavelets.scattering = remembered  # type: ignore[assignment]
+    inputs.scattering = remembered  # type: ignore[assignment]
 
 
 def fit(data: Data, epsilon: float, **settings: Any) -> PrivateBayesianClassifier:
@@ -143,6 +143,7 @@ FEW: dict[str, tuple[Callable[[], tuple[np.ndarray, np.ndarray]], tuple[int, ...
     "spambase": (lambda: uci("spambase"), (400,), (0, 1)),
     "iris": (lambda: uci("iris"), (105,), (0, 1)),
     "magic": (lambda: uci("magic04"), (400,), (0, 1)),
+    "yeast": (lambda: uci("yeast"), (400,), (0, 1)),
 }
 """Data, numbers of examples to train on, and range of the features."""
 

@@ -22,6 +22,8 @@ from tacit.neural.fallback import (
 )
 from tacit.neural.gradients import Learner, regression_loss
 from tacit.neural.network import perceptron
+from tacit.neural.program import COUNT_FRACTION, MOST_COUNT_FRACTION, OF_THE_COUNTS, count_fraction_for
+from tacit.privacy import gaussian_noise_multiplier
 
 EXTREME = [0.0, 1.0, -30.0, 1e4, 1e300, math.inf, math.nan]
 
@@ -110,6 +112,24 @@ def test_counts_that_are_noise_give_equal_frequencies():
         frequencies = np.exp(ClassFrequencies().baseline(10 + 60 * random.standard_normal(38), 60.0, 380.0))
         apart.append(np.log(38) + np.log(frequencies).mean())  # minus the divergence from equal frequencies
     assert np.mean(apart) > -0.1
+
+
+def test_unequal_frequencies_are_better_than_equal_ones_even_if_the_noise_is_as_large():
+    """400 examples of ten classes as unequal as those of Zipf's law, with the noise of epsilon 0.3."""
+    random = np.random.default_rng(0)
+    true = 1 / np.arange(1, 11)
+    true /= true.sum()
+    noise = gaussian_noise_multiplier(0.3, 1e-5) / math.sqrt(count_fraction_for(0.3, 1e-5) * OF_THE_COUNTS["targets"])
+    above = []
+    for _ in range(100):
+        noisy = random.multinomial(400, true) + noise * random.standard_normal(10)
+        above.append(true @ (np.log(true) - ClassFrequencies().baseline(noisy, noise, 400.0)))
+    assert np.mean(above) < 0.14  # equal frequencies: 0.31; with 5% of the budget: 0.22
+
+
+def test_a_small_budget_counts_more_carefully():
+    assert count_fraction_for(math.inf, 1e-5) == count_fraction_for(1.0, 1e-5) == COUNT_FRACTION
+    assert COUNT_FRACTION < count_fraction_for(0.5, 1e-5) < count_fraction_for(0.3, 1e-5) == MOST_COUNT_FRACTION
 
 
 def test_the_mean_target_is_shrunk_by_its_noise():

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import gammaln
 
 from tacit.channel import Bound
 
@@ -59,6 +59,10 @@ larger scales. Set by hand, on subsets of MNIST's training images, of two tables
 digits."""
 HALF_AN_EXAMPLE = 0.5
 """Added to the number of examples of every class (Krichevsky & Trofimov 1981): a class that was not seen may still occur."""
+SHAPES = np.geomspace(0.1, 100.0, 16)
+"""Shapes of the gamma distribution of class counts, from very unequal to equal ones (relative deviations of 3 to 0.1)."""
+REACH, GRID = 8.0, 400
+"""Counts up to this many deviations of the noise away are considered, at this many points. Set by hand."""
 PRIOR_SPREAD = 0.5
 """Standard deviation, before anything was seen, of the mean target in [-1, 1]. Set by hand."""
 
@@ -118,19 +122,8 @@ class ClassFrequencies(Fallback):
         return np.bincount(targets, minlength=n_outputs).astype(np.float64)
 
     def baseline(self, total: NDArray[np.float64], noise: float, count: float) -> NDArray[np.float64]:
-        """Return the logarithms of frequencies from noisy counts.
-
-        The counts are shrunk towards their mean, by the variance that exceeds that of the noise (empirical Bayes, as of
-        James & Stein 1961). They may still be negative, while true ones are at least 0: the mean of a normal
-        distribution truncated at 0 is used.
-        """
-        counts = total.clip(min=0.0)
-        if noise > 0:
-            mean, variance = total.mean(), total.var(ddof=1)
-            kept = max(1 - noise**2 / variance, 0.0) if variance > 0 else 0.0
-            total, noise = mean + kept * (total - mean), noise * math.sqrt(max(kept, 1 / len(total)))
-            at = total / noise
-            counts = noise * np.maximum(at + np.exp(-(at**2) / 2 - math.log(2 * math.pi) / 2 - log_ndtr(at)), 0.0)
+        """Return the logarithms of frequencies from noisy counts (`posterior_counts`)."""
+        counts = posterior_counts(total, noise) if noise > 0 else total.clip(min=0.0)
         smoothed = counts + HALF_AN_EXAMPLE
         return np.asarray(np.log(smoothed / smoothed.sum()))
 
@@ -175,6 +168,39 @@ class MeanTarget(Fallback):
         for column in (mean - targets).unbind(dim=1):
             errors += (column / TARGET_UNIT).square()
         return errors
+
+
+def posterior_counts(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    """Return the means of true counts, given noisy ones and the standard deviation of their noise.
+
+    Before anything is seen, a count has a gamma distribution. Its mean is that of the noisy counts. Its shape says how
+    unequal the counts are: the results for the shapes `SHAPES` are averaged, weighted by how well each explains the noisy
+    counts. So frequencies are nearly equal where the noise hides their differences, and a count is never negative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.neural.fallback import posterior_counts
+    >>> posterior_counts(np.array([300.0, 100.0, -5.0]), noise=10.0).round()
+    array([299.,  99.,   4.])
+    >>> posterior_counts(np.array([300.0, 100.0, -5.0]), noise=1000.0).round(-1)
+    array([480., 470., 460.])
+    """
+    mean = max(float(noisy.mean()), noise / math.sqrt(len(noisy)))
+    low, high = np.maximum(noisy - REACH * noise, 0.0), np.maximum(noisy, 0.0) + REACH * noise
+    at = (np.arange(GRID) + 0.5) / GRID
+    counts = low[:, None] + (high - low)[:, None] * at**2  # denser at the lower end, where the density may be infinite
+    logs = np.log(at) - (noisy[:, None] - counts) ** 2 / (2 * noise**2)
+    shapes = SHAPES[:, None, None]
+    logs = logs + (shapes - 1) * np.log(counts) - shapes * counts / mean  # shapes x classes x grid
+    most = logs.max(axis=2, keepdims=True)
+    masses = np.exp(logs - most)
+    sums = masses.sum(axis=2)
+    evidence = (np.log(sums * (high - low)) + most[:, :, 0]).sum(axis=1)
+    evidence += len(noisy) * (SHAPES * np.log(SHAPES / mean) - gammaln(SHAPES))
+    weights = np.exp(evidence - evidence.max())
+    means = (masses * counts).sum(axis=2) / sums
+    return np.asarray(weights @ means / weights.sum())
 
 
 def shrunk(scores: torch.Tensor, baseline: torch.Tensor, scale: float) -> torch.Tensor:

@@ -23,7 +23,7 @@ from tacit.neural.fallback import LEAST_SCALE, Fallback, shrunk
 from tacit.neural.gradients import Learner
 from tacit.neural.inputs import as_rows, checked_features, prepare_inputs, random_rows
 from tacit.neural.network import PREDICTED_AT_ONCE, perceptron, prepared
-from tacit.neural.program import LEAST_RATE, STEPS, Training, rate_for, training_program
+from tacit.neural.program import LEAST_RATE, STEPS, Training, count_fraction_for, rate_for, training_program
 from tacit.neural.published import ACCOUNTINGS, published_noise
 from tacit.neural.trial import ROWS, check_module, choose_engine
 from tacit.validation import (
@@ -207,6 +207,7 @@ class PrivateNetwork(PrivateFit):
             n_samples=1 if plain else self.n_samples,
             langevin=self.method == "sgld",
             random_state=check_seed(self.random_state),
+            count_fraction=count_fraction_for(self.epsilon, self.delta),
         )
 
     def n_steps(self) -> int:

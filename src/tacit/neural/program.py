@@ -30,10 +30,14 @@ from tacit.neural.gradients import Learner
 from tacit.privacy import gaussian_noise_multiplier
 
 COUNT_FRACTION, GAIN_FRACTION = 0.05, 0.05
-"""Fractions of the budget for the noisy numbers of examples before the training and for the gains after it. Set by hand; both
-together make the noise of the gradients 5% larger."""
+"""Fractions of the budget for the noisy numbers of examples before the training and for the gains after it, relative to that of
+the gradients. Set by hand; both together make the noise of the gradients 5% larger."""
 OF_THE_COUNTS = {"count": 0.2, "targets": 0.8}
 """How the number of examples and the totals of the targets share the first of these. Set by hand."""
+COUNT_NOISE, MOST_COUNT_FRACTION = 20.0, 0.25
+"""With a small budget the counts get a larger fraction: as much as makes their noise COUNT_NOISE examples, up to
+MOST_COUNT_FRACTION, which makes the noise of the gradients 9% larger. Chosen on class frequencies that fall like 1/k^a among 3 to
+20 classes, of 400 examples at epsilon 0.3: there the loss of the frequencies falls to between a quarter and two thirds."""
 KEPT_PART = 0.75
 """Samples are kept after this fraction of the path. Set by hand."""
 STEPS, LEAST_RATE, MOST_RATE, STEP_NOISE = 100, 0.1, 0.5, 4.0
@@ -71,6 +75,8 @@ class Training:
         Whether the Langevin noise of the step size is added to the noise of the channel.
     random_state : int
         Seed for the Langevin noise, which is not needed for privacy.
+    count_fraction : float
+        Fraction of the budget for the numbers of examples, relative to that of the gradients.
     """
 
     steps: int
@@ -83,13 +89,14 @@ class Training:
     n_samples: int
     langevin: bool
     random_state: int
+    count_fraction: float = COUNT_FRACTION
 
     @property
     def split(self) -> Split:
         """How the sums divide the budget; the weights of the counts and gains are relative to the 1 of every gradient step."""
         whole = self.steps * self.sampling_rate**2
         return Split(
-            examples=COUNT_FRACTION * whole,
+            examples=self.count_fraction * whole,
             gradients=Step(self.steps, 1.0, self.sampling_rate),
             gains=GAIN_FRACTION * whole,
         )
@@ -124,6 +131,14 @@ def rate_for(epsilon: float, delta: float) -> float:
     # with sampling, T steps of rate q need the noise of one step over all examples times q sqrt(T), or slightly more
     rate = STEP_NOISE / (math.sqrt(STEPS) * gaussian_noise_multiplier(epsilon, delta))
     return round(min(max(rate, LEAST_RATE), MOST_RATE), 2)
+
+
+def count_fraction_for(epsilon: float, delta: float) -> float:
+    """Return the fraction of a budget for the numbers of examples; it depends on these public numbers alone."""
+    if math.isinf(epsilon):
+        return COUNT_FRACTION
+    fraction = (gaussian_noise_multiplier(epsilon, delta) / COUNT_NOISE) ** 2 / OF_THE_COUNTS["targets"]
+    return min(max(fraction, COUNT_FRACTION), MOST_COUNT_FRACTION)
 
 
 def training_program(
