@@ -180,6 +180,24 @@ def test_the_scale_follows_from_released_values(private, tmp_path):
     assert np.array_equal(loaded.predict_proba(X[TEST]), private.predict_proba(X[TEST]))
 
 
+@pytest.mark.slow
+def test_convolutions_of_pixels(tmp_path):
+    random = np.random.default_rng(0)
+    images = random.random((150, 14, 12))
+    labels = (images[:, :7].mean(axis=(1, 2)) > images[:, 7:].mean(axis=(1, 2))).astype(int)
+    images[labels == 1, :7] /= 2
+    settings = {"features": "convolution", "epsilon": INF, "classes": (0, 1), "n_samples": 1, "momentum": 0.5}
+    model = PrivateBayesianClassifier(sampling_rate=0.3, epochs=3.0, **settings).fit(images, labels)
+    assert (model.features_, model.hidden_, model.image_shape_) == ("convolution", [], [14, 12])
+    assert (model.predict(images) == labels).mean() > 0.9
+    model.save(tmp_path / "network.tacit")
+    loaded = tacit.load(tmp_path / "network.tacit")
+    assert np.array_equal(loaded.predict_proba(images), model.predict_proba(images))
+    for small, more in ((images[:, :11], {}), (images, {"module": torch.nn.Linear(168, 2)})):
+        with pytest.raises(InvalidInputError, match="at least 12 x 12 pixels and no module"):
+            PrivateBayesianClassifier(**settings, **more).fit(small, labels)
+
+
 def test_images_get_the_front_end_and_tables_do_not():
     images, labels = X[TRAIN].reshape(-1, 8, 8), Y[TRAIN]
     settings = {"epsilon": INF, "feature_range": (0, 16), "classes": range(10), "epochs": 1.0}

@@ -39,11 +39,12 @@ def neural(
     delta: float = options.DELTA,
     hidden: str = typer.Option(
         "auto",
-        help="Widths of the hidden layers, as 100 or 200,100; none for a linear model; auto: none behind scattering.",
+        help="Widths of the hidden layers, as 100 or 200,100; none for a linear model; auto: none behind a front end.",
     ),
     method: str = typer.Option("dropout", help="dropout, sgld or dp-sgd."),
     features: str = typer.Option(
-        "auto", help="Front end: scattering (fixed, not fitted to data), none, or auto: scattering for images."
+        "auto",
+        help="Front end: scattering (fixed, not fitted to data), convolution (learned), none, or auto: scattering for images.",
     ),
     image_shape: str | None = options.IMAGE_SHAPE,
     feature_range: str | None = options.FEATURE_RANGE,

@@ -29,7 +29,8 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     Parameters
     ----------
     hidden : sequence of int, optional
-        Widths of the hidden layers; ``()`` is a linear model. If not given: ``()`` behind a front end, ``(100,)`` without one.
+        Widths of the hidden layers; ``()`` is a linear model. If not given: ``()`` behind scattering or convolutions, ``(100,)``
+        without them.
     epsilon, delta : float
         Privacy loss and failure probability of the **whole** fit. ``epsilon=inf`` adds no noise and has no guarantee.
     module : torch.nn.Module, optional
@@ -40,11 +41,13 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     method : {"dropout", "sgld", "dp-sgd"}, default="dropout"
         "dropout": the privacy noise is the noise of the sampler (Ermis 2020, algorithm 3, corrected). "sgld": the Langevin
         noise of the step is added to it. "dp-sgd": a constant step, and only the last weights (Abadi et al. 2016).
-    features : {"auto", "scattering", None}, default="auto"
-        A fixed front end for images, which is not fitted to data (`tacit.neural.scattering`). "auto": scattering where `X` is
-        a stack or a list of images, or `image_shape` is given, and there is no `module`; None for the pixels.
+    features : {"auto", "scattering", "convolution", None}, default="auto"
+        "scattering": a fixed front end for images, which is not fitted to data (`tacit.neural.wavelets`). "convolution": two
+        layers of convolutions on the pixels, which are learned. None: the pixels. "auto": scattering where `X` is a stack
+        or a list of images, or `image_shape` is given, and there is no `module`.
     image_shape : tuple of int, optional
-        Height and width of the images that the rows are; with "scattering" they are taken to be square without it.
+        Height and width of the images that the rows are; with "scattering" or "convolution" they are taken to be square
+        without it.
     feature_range : pair, default=(0.0, 1.0)
         Public lowest and highest value of the features, each one number or one number per feature; values are clipped to
         them.

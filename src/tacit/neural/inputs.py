@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.input import checked_range
+from tacit.neural.network import LEAST_SIDE as LEAST_CONVOLVED
 from tacit.neural.wavelets import LEAST_SIDE, scattering
 from tacit.validation import check_choice, refuse_dates
 
-FEATURES = ("auto", "scattering")
+FEATURES = ("auto", "scattering", "convolution")
 
 
 def as_rows(X: Any) -> tuple[Any, tuple[int, int] | None]:
@@ -50,7 +51,7 @@ def prepare_inputs(
     low, high = feature_range
     clipped_fraction = float(((dense < low) | (dense > high)).mean())
     scaled = (np.clip(dense, low, high) - low) / (high - low)
-    if features is None:
+    if features != "scattering":
         return (2 * scaled - 1).astype(np.float32), clipped_fraction
     assert shape is not None
     return scattering(scaled, (int(shape[0]), int(shape[1]))), clipped_fraction
@@ -62,7 +63,7 @@ def checked_features(
     """Return the front end and the images' shape.
 
     "auto" is scattering for rows that are known to be images and large enough for it, unless the network is the user's own.
-    For "scattering", rows without a shape are taken to be square images.
+    For "scattering" and "convolution", rows without a shape are taken to be square images.
     """
     given = None if shape is None else _checked_shape(shape, n_features)
     if features is None:
@@ -72,7 +73,14 @@ def checked_features(
         suits = given is not None and min(given) >= LEAST_SIDE and not own_module
         return ("scattering" if suits else None), given
     side = int(n_features**0.5 + 0.5)
-    return "scattering", given or _checked_shape((side, side), n_features)
+    shape = given or _checked_shape((side, side), n_features)
+    if features == "convolution" and (own_module or min(shape) < LEAST_CONVOLVED):
+        raise InvalidInputError(
+            f"images of at least {LEAST_CONVOLVED} x {LEAST_CONVOLVED} pixels and no module for features='convolution'",
+            words("a module" if own_module else "smaller images"),
+            "Use features=None.",
+        )
+    return features, shape
 
 
 def _checked_shape(shape: Any, n_features: int) -> tuple[int, int]:

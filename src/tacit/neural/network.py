@@ -18,6 +18,8 @@ TRIED = 4
 """Number of random rows that a module is applied to."""
 PREDICTED_AT_ONCE = 4096
 """Number of rows that pass through a network together in predictions."""
+LEAST_SIDE = 12
+"""Smallest side of images for `convolution`: its second layer then has two places per side or more."""
 MIXING = (nn.modules.batchnorm._BatchNorm,)
 """Layers that compute statistics over the batch: one example would change what all others contribute."""
 
@@ -28,7 +30,29 @@ def perceptron(n_inputs: int, hidden: Sequence[int], n_outputs: int, random_stat
     Bounded activations keep the gradients of examples similar in size, so that clipping loses less (Papernot et al. 2021).
     The last layer starts at zero, the others at random numbers from a public seed.
     """
+    return nn.Sequential(*_dense(n_inputs, hidden, n_outputs, torch.Generator().manual_seed(random_state)))
+
+
+def convolution(shape: tuple[int, int], hidden: Sequence[int], n_outputs: int, random_state: int) -> nn.Sequential:
+    """Build a network of two convolutions with tanh, and fully connected layers behind them, for images of a shape.
+
+    It is that of Papernot et al. (2021) for MNIST without its pooling. The start is as for `perceptron`.
+    """
     generator = torch.Generator().manual_seed(random_state)
+    first = nn.Conv2d(1, 16, kernel_size=8, stride=2, padding=2, dtype=torch.float64)
+    second = nn.Conv2d(16, 32, kernel_size=4, stride=2, dtype=torch.float64)
+    for layer in (first, second):
+        limit = 1 / math.sqrt(layer.in_channels * math.prod(layer.kernel_size))
+        nn.init.uniform_(layer.weight, -limit, limit, generator=generator)
+        assert layer.bias is not None
+        nn.init.zeros_(layer.bias)
+    front = [nn.Unflatten(1, (1, *shape)), first, nn.Tanh(), second, nn.Tanh(), nn.Flatten()]
+    with torch.no_grad():
+        width = nn.Sequential(*front)(torch.zeros(1, math.prod(shape), dtype=torch.float64)).shape[1]
+    return nn.Sequential(*front, *_dense(width, hidden, n_outputs, generator))
+
+
+def _dense(n_inputs: int, hidden: Sequence[int], n_outputs: int, generator: torch.Generator) -> list[nn.Module]:
     widths = [n_inputs, *(check_count(width, "hidden") for width in hidden), n_outputs]
     layers: list[nn.Module] = []
     for place, (before, after) in enumerate(itertools.pairwise(widths)):
@@ -39,7 +63,7 @@ def perceptron(n_inputs: int, hidden: Sequence[int], n_outputs: int, random_stat
         else:
             nn.init.normal_(layer.weight, 0.0, 1 / math.sqrt(before), generator=generator)
         layers += [layer, nn.Tanh()]
-    return nn.Sequential(*layers[:-1])
+    return layers[:-1]
 
 
 def prepared(module: Any, n_inputs: int, n_outputs: int) -> nn.Module:

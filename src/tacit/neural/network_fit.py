@@ -22,7 +22,7 @@ from tacit.neural.dropout import summarise_rates
 from tacit.neural.fallback import LEAST_SCALE, Fallback, shrunk
 from tacit.neural.gradients import Learner
 from tacit.neural.inputs import as_rows, checked_features, prepare_inputs, random_rows
-from tacit.neural.network import PREDICTED_AT_ONCE, perceptron, prepared
+from tacit.neural.network import PREDICTED_AT_ONCE, convolution, perceptron, prepared
 from tacit.neural.program import LEAST_RATE, STEPS, Training, count_fraction_for, rate_for, training_program
 from tacit.neural.published import ACCOUNTINGS, published_noise
 from tacit.neural.trial import ROWS, check_module, choose_engine
@@ -168,9 +168,9 @@ class PrivateNetwork(PrivateFit):
         )
         hidden = self.hidden
         if hidden is None:
-            hidden = () if self.features_ == "scattering" else DEFAULT_HIDDEN
+            hidden = DEFAULT_HIDDEN if self.features_ is None else ()
         inputs, clipped_fraction = prepare_inputs(rows, limits, self.features_, shape)
-        learner = self._learner(inputs.shape[1], n_outputs, hidden)
+        learner = self._learner(inputs.shape[1], n_outputs, hidden, shape)
         self._try_out(learner, limits, shape, n_outputs)
         plan = self._noise_plan(training, learner)
         self.feature_range_, self.clipped_fraction_ = limits, clipped_fraction
@@ -222,12 +222,18 @@ class PrivateNetwork(PrivateFit):
         epochs = DEFAULT_EPOCHS if self.epochs is None else check_positive(self.epochs, "epochs")
         return rate, max(1, round(epochs / rate))
 
-    def _learner(self, n_inputs: int, n_outputs: int, hidden: Sequence[int]) -> Learner:
+    def _learner(
+        self, n_inputs: int, n_outputs: int, hidden: Sequence[int], shape: Sequence[int] | None = None
+    ) -> Learner:
         last_bias = None
         if self.module is not None:
             network = prepared(self.module, n_inputs, n_outputs)
         else:
-            network = perceptron(n_inputs, hidden, n_outputs, self.random_state)
+            if self.features_ == "convolution":
+                assert shape is not None
+                network = convolution((int(shape[0]), int(shape[1])), hidden, n_outputs, self.random_state)
+            else:
+                network = perceptron(n_inputs, hidden, n_outputs, self.random_state)
             last = network[-1]
             assert isinstance(last, torch.nn.Linear)
             last_bias = last.bias
@@ -288,7 +294,7 @@ class PrivateNetwork(PrivateFit):
             some = rows[start : start + PREDICTED_AT_ONCE]
             inputs, _ = prepare_inputs(some, self.feature_range_, self.features_, self.image_shape_)
             if learner is None:
-                learner = self._learner(inputs.shape[1], n_outputs, self.hidden_ or ())
+                learner = self._learner(inputs.shape[1], n_outputs, self.hidden_ or (), self.image_shape_)
                 self._check_size(learner)
             given = torch.from_numpy(inputs).double()
             scores = []
