@@ -1,5 +1,6 @@
 """The grid: exact where it must be, refusing where it does not fit."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tacit.channel import Grid
-from tacit.channel.fixedpoint import LIMIT, exact_sum
+from tacit.channel.fixedpoint import LIMIT, MANY, exact_sum
 from tacit.errors import InvalidInputError, RangeError
 
 exponents = st.integers(-60, 20)
@@ -67,3 +68,17 @@ def test_things_that_are_not_real_numbers_are_refused(values):
 def test_bad_exponents(exponent):
     with pytest.raises(InvalidInputError, match="exponent"):
         Grid(exponent)
+
+
+@pytest.mark.parametrize("exponent", [-900, -40, 0, 7])
+def test_many_numbers_are_put_on_the_grid_like_a_few(exponent):
+    grid = Grid(exponent)
+    values = np.ldexp(np.random.default_rng(0).normal(size=MANY) * 2.0**20, exponent)
+    values[:4] = np.ldexp([0.5, 1.5, -2.5, 0.0], exponent)  # halves are rounded to even
+    few = np.concatenate([grid.encode(part) for part in np.split(values, 8)])
+    assert np.array_equal(grid.encode(values), few)
+    assert grid.encode(values)[:4].tolist() == [0, 2, -2, 0]
+    for wrong in (np.nan, np.inf, math.ldexp(2.0**62, exponent)):
+        values[-1] = wrong
+        with pytest.raises(RangeError, match="magnitude"):
+            grid.encode(values)

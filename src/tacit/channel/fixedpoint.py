@@ -21,6 +21,9 @@ Elements = NDArray[np.uint64]
 _WORD = 64
 """Bits of one word of a ring."""
 
+MANY = 2**16
+"""From this many numbers on, a compiled loop puts them on a grid in one pass; it takes a while to load."""
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -59,18 +62,25 @@ class Grid:
         array = np.asarray(values)
         if array.dtype.kind not in "fiu":
             raise InvalidInputError("real numbers to put on the grid", kind_of(array), "Convert the data to floats.")
-        with np.errstate(over="ignore"):  # an overflow becomes infinity, which is refused below
-            # the product with a power of two is exact, like ldexp, and several times faster
-            scaled = np.asarray(np.multiply(array, math.ldexp(1.0, -self.exponent), dtype=np.float64))
-        np.rint(scaled, out=scaled)
-        # NaN compares false, so it is caught here too
-        if scaled.size and not (scaled.min() > -LIMIT and scaled.max() < LIMIT):
+        # the product with a power of two is exact, like ldexp, and several times faster
+        factor = math.ldexp(1.0, -self.exponent)
+        if array.size >= MANY and array.dtype == np.float64 and array.flags.c_contiguous:
+            from tacit.channel.grid_loop import put_on_grid
+
+            integers = np.empty(array.shape, np.int64)
+            fits = bool(put_on_grid(array.reshape(-1), factor, float(LIMIT), integers.reshape(-1)))
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinity, or is NaN, does not fit
+                scaled = np.rint(np.multiply(array, factor, dtype=np.float64))
+                fits = bool(np.all(np.abs(scaled) < LIMIT))
+                integers = scaled.astype(np.int64)
+        if not fits:
             raise RangeError(
                 f"numbers below {math.ldexp(float(LIMIT), self.exponent):.3g} in magnitude on a grid of step {self.step:.3g}",
                 words("a number beyond that, or NaN or infinity"),
                 "Scale or clip the data, or use a coarser grid. Nothing was sent.",
             )
-        return scaled.astype(np.int64)
+        return integers
 
     def decode(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the numbers that the integers stand for."""

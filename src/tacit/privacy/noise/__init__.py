@@ -153,6 +153,8 @@ def _in_parts(draw: Callable[[int], NDArray[np.int64]], count: int) -> NDArray[n
     """Draw `count` numbers in parallel, one part per core; the samplers release Python's global lock."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     parts = min(cores, count // (_PARALLEL_DRAWS // 2))
+    if parts == 1:
+        return draw(count)
     sizes = [len(part) for part in np.array_split(np.empty(count, np.bool_), parts)]
     with ThreadPoolExecutor(parts) as threads:
         return np.concatenate(list(threads.map(draw, sizes)))

@@ -59,7 +59,7 @@ _TABLE_BITS, _WORD_BITS, _GUIDE_BITS = 256, 64, 10
 _DIGITS = 120
 _DECIMAL_ERROR = Decimal("1e-110")
 # Most words drawn at a time, and most without a single draw, which happens with negligible probability. Set by hand.
-_MOST_WORDS = 3 << 12
+_MOST_WORDS = 3 << 14
 _MOST_WORDS_WITHOUT_A_DRAW = 1 << 20  # as above
 # Constants for arithmetic on halves of words.
 _ONE, _HALF_WORD = np.uint64(1), np.uint64(32)
