@@ -36,6 +36,7 @@ from tacit.data import CategoryColumn, IntegerColumn, NumberColumn, TableSchema
 from tacit.synthetic import PrivateTable
 
 DELTA = 1e-6
+MOST_DECIMALS = 4
 MOST_SECONDS = 300.0
 """A peer that takes longer is stopped, and a line says so."""
 PEER_ROUNDS = "500"
@@ -81,7 +82,7 @@ class Split:
 
 
 def read(name: str) -> Split:
-    """Return a data set; bounds and categories stand for public knowledge: the range of the data, rounded outwards."""
+    """Return a data set; its schema stands for public knowledge: categories, digits, and the range, rounded outwards."""
     folder = data_folder()
     if name == "adult":
         frame = pl.read_parquet(folder / "tables" / "adult.parquet").drop("fnlwgt")
@@ -117,17 +118,24 @@ def read(name: str) -> Split:
             continue
         low, high = _outwards(values.to_numpy().astype(float))
         whole = bool((values == values.cast(pl.Int64)).all())
-        columns[column] = IntegerColumn(int(low), int(high)) if whole else NumberColumn(low, high)
+        decimals = _decimals(values.to_numpy().astype(float))
+        columns[column] = IntegerColumn(int(low), int(high)) if whole else NumberColumn(low, high, decimals)
         inner = np.unique(np.quantile(values.to_numpy().astype(float), np.linspace(0, 1, 21)))
         edges[column] = np.r_[low - 1, np.nextafter(inner[:-1], np.inf), high + 1]
     kept_out = np.random.default_rng(0).random(len(frame)) < 0.3
     return Split(frame.filter(~kept_out), frame.filter(kept_out), TableSchema(columns), edges, (label,))
 
 
+def _decimals(values: np.ndarray) -> int | None:
+    """Return how many digits after the point the values are written with; None if there are more than MOST_DECIMALS."""
+    return next((places for places in range(MOST_DECIMALS + 1) if (np.round(values, places) == values).all()), None)
+
+
 def _outwards(values: np.ndarray) -> tuple[float, float]:
     """Return the range, rounded outwards to a tenth of the power of ten of its width."""
     step = 10.0 ** np.floor(np.log10(np.ptp(values))) / 10
-    return float(np.floor(values.min() / step) * step), float(np.ceil(values.max() / step) * step)
+    low, high = np.floor(values.min() / step) * step, np.ceil(values.max() / step) * step
+    return round(float(low), 9), round(float(high), 9)  # 3 * 0.1 is 0.3
 
 
 def two_way(one: np.ndarray, other: np.ndarray, sizes: Sequence[int]) -> float:

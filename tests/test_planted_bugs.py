@@ -36,7 +36,7 @@ from tacit import (
 )
 from tacit.channel import Bound, Choose, Grid, Noisy, Outcome, Plan, Sample, Step, Sum, budget, noisy, run
 from tacit.cli.main import app
-from tacit.data import NumberColumn, make_images, make_ratings, split
+from tacit.data import CategoryColumn, NumberColumn, make_images, make_ratings, split
 from tacit.errors import BudgetError, PrivacyViolationError, TacitError
 from tacit.estimators import base, private, scheduled
 from tacit.factor import moments
@@ -106,6 +106,12 @@ def replay_table() -> None:
         np.clip(IMAGES, 0, 1)[:, :5],
         1.0,
     )
+
+
+def replay_table_with_hub() -> None:
+    rows = np.clip(IMAGES, 0, 1)[:, :4]
+    schema = {**dict.fromkeys("012", NumberColumn(0, 1)), "3": CategoryColumn((0, 1), other=0)}
+    replayed(PrivateTable(epsilon=200.0, schema=schema, insecure_seed=3), np.tile(rows, (5, 1)), 1.0)
 
 
 def rated(with_user: bool, *, reverse: bool = False) -> tuple[Any, Any, Any]:
@@ -515,6 +521,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     "rounds": replay_rounds,
     "outliers": replay_outliers,
     "table": replay_table,
+    "table, hub": replay_table_with_hub,
     "recommender": replay_recommender,
     "items": replay_items_of_the_data,
     "coupled, users": functools.partial(replay_coupled, "user"),
@@ -830,6 +837,7 @@ MUTANTS = [
     Mutant("sensitivity", "coupled: residuals of cells are not clipped", "coupled, cells", scaled_bound(0.05, "sums")),
     Mutant("sensitivity", "table: histograms at a third", "table", scaled_bound(0.3, "cells")),
     Mutant("sensitivity", "table: pair tables at a third", "table", scaled_bound(0.3, "pairs")),
+    Mutant("sensitivity", "table: triple tables at a third", "table, hub", scaled_bound(0.3, "triples")),
     Mutant(
         "sensitivity",
         "replacing counts like adding",

@@ -133,9 +133,29 @@ def test_numbers_fall_into_cells_that_give_them_back(low, width, where, step):
     code = spec.cells(np.array([value]), "x")
     drawn = spec.values(code, np.array([step]))
     assert spec.low <= drawn[0] <= spec.high
-    assert abs(drawn[0] - value) <= width / 250 * 1.001
+    assert abs(drawn[0] - value) <= width / 200 * 1.001
     for bound in (spec.low, spec.high):  # bounds have a cell of their own
         assert spec.values(spec.cells(np.array([bound]), "x"), np.array([step])) == pytest.approx(bound, rel=1e-12)
+
+
+def test_cells_of_a_wide_column_begin_at_round_numbers():
+    spec = IntegerColumn(0, 100_000)
+    for value in (100, 1000, 2500, 7000, 15_000, 50_000, 99_500):
+        below, at = spec.cells(np.array([value - 1, value]), "x")
+        assert below < at
+
+
+@pytest.mark.parametrize("spec", [IntegerColumn(10_000, 1_000_000), NumberColumn(0, 1e6, decimals=2)])
+def test_round_values_of_a_wide_column_have_cells_of_their_own(spec):
+    values = np.array([20_000, 50_000, 120_000, 240_000, 800_000])
+    for step in (0.0, 0.7):
+        np.testing.assert_array_equal(spec.values(spec.cells(values, "x"), np.full(5, step)), values)
+
+
+def test_round_values_are_spelled_as_in_text():
+    spec = NumberColumn(8, 14.9)
+    values = np.array([8.3, 9.4, 11.7, 14.1])
+    np.testing.assert_array_equal(spec.values(spec.cells(values, "x"), np.full(4, 0.7)), values)
 
 
 def test_zero_has_a_cell_of_its_own():

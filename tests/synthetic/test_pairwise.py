@@ -11,6 +11,8 @@ from tacit.synthetic.bins import cells_within_bins, merge_cells
 from tacit.synthetic.classes import tables_of_classes
 from tacit.synthetic.pairs import fit_margins, joint_tables, shrunk, shrunk_matrix
 from tacit.synthetic.pairwise import PairwiseModel, pair_counts, spread_draw
+from tacit.synthetic.private_table import cells_of
+from tacit.synthetic.triples import without_noise
 
 SIZES = np.array([2, 3, 2])
 EDGES = np.array([0, 2, 5, 7])
@@ -123,6 +125,28 @@ def test_the_form_within_a_bin_is_kept_where_it_is_more_than_noise():
     assert np.abs(flat - 1 / 64).sum() < 0.5  # mostly noise: mostly even
 
 
+def test_cells_have_their_distribution_within_a_bin_however_the_rows_lean():
+    generator = np.random.default_rng(0)
+    bins, within = np.array([0, 0, 0, 1, 1]), np.array([0.5, 0.3, 0.2, 0.9, 0.1])
+    local, tilt = generator.integers(0, 2, size=2000), generator.normal(3.0, 2.0, size=2000)
+    cells = cells_of(local, bins, within, tilt, generator, even=True)
+    np.testing.assert_array_equal(bins[cells], local)
+    for bin_ in (0, 1):
+        rows = local == bin_
+        counts = np.bincount(cells[rows], minlength=5)
+        np.testing.assert_allclose(counts, rows.sum() * np.where(bins == bin_, within, 0.0), atol=1.01)
+    assert tilt[cells == 2].mean() > tilt[cells == 0].mean() + 0.3  # rows that lean upwards are in the upper cells
+
+
+def test_a_single_row_is_anywhere_in_its_bin():
+    bins, within = np.array([0, 0]), np.array([0.5, 0.5])
+    drawn = [
+        cells_of(np.array([0]), bins, within, np.zeros(1), np.random.default_rng(seed), even=True)[0]
+        for seed in range(40)
+    ]
+    assert set(drawn) == {0, 1}
+
+
 def test_noise_is_taken_off_and_a_table_without_noise_stays():
     generator = np.random.default_rng(0)
     low = np.outer(generator.normal(size=12), generator.normal(size=9))
@@ -175,3 +199,20 @@ def test_pair_tables_are_nearer_to_the_truth_than_measured():
     plain = [np.abs(measured[pair] / 5000 - truth[pair]).sum() for pair in truth]
     assert np.mean(ours) < 0.5 * np.mean(plain)
     np.testing.assert_allclose(joint, joint.T, atol=1e-12)
+
+
+def test_of_a_triple_table_only_what_pairs_do_not_tell_is_kept():
+    generator = np.random.default_rng(1)
+    blocks = [(slice(0, 4), slice(4, 8))]
+    expected = np.zeros((2, 8, 8))
+    expected[:, :4, 4:] = generator.dirichlet(np.ones(32)).reshape(2, 4, 4)
+    noise = 1e-3
+    margins_moved = expected.copy()
+    margins_moved[0, :4, 4:] += 0.01 * np.arange(4)[:, None]
+    measured = margins_moved + noise * generator.normal(size=expected.shape)
+    np.testing.assert_allclose(without_noise(measured, expected, noise, blocks), expected, atol=1e-12)
+    checks = 0.01 * np.outer([1, -1, 1, -1], [1, 1, -1, -1])
+    truth = expected + 0.02
+    truth[:, :4, 4:] += np.array([checks, -checks])
+    found = without_noise(truth + noise * generator.normal(size=truth.shape), expected + 0.02, noise, blocks)
+    assert np.abs(found - truth)[:, :4, 4:].mean() < noise

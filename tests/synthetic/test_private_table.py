@@ -10,7 +10,7 @@ from scipy.stats import chi2_contingency
 from sklearn.base import clone
 
 import tacit
-from tacit.channel import Clear, run_together
+from tacit.channel import Clear, Total, run_together
 from tacit.data import (
     AtMost,
     CategoryColumn,
@@ -134,7 +134,7 @@ def test_the_guarantee_is_for_the_whole_fit_and_names_what_is_public():
     assert model.guarantee_.epsilon <= 2.0
     assert model.guarantee_.unit == "row"
     assert "kinds, bounds, categories" in str(model.guarantee_)
-    assert sum(release.count for release in model.guarantee_.releases) == 2
+    assert sum(release.count for release in model.guarantee_.releases) == 3  # cells, pairs, triples by the label
 
 
 @pytest.mark.slow
@@ -181,6 +181,47 @@ def test_a_column_can_be_predicted_that_nobody_named():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.parametrize("label", [None, "sign"])
+def test_a_class_that_only_two_columns_together_tell_is_kept(label, tmp_path):
+    """Whether two numbers have the same sign: no pair of the three columns depends on each other."""
+    numbers = np.random.default_rng(4).normal(size=(6000, 2))
+    sign = np.where(numbers.prod(axis=1) > 0, "same", "other")
+    frame = pl.DataFrame({"a": numbers[:, 0], "b": numbers[:, 1], "sign": sign})
+    schema = {"a": NumberColumn(-4, 4), "b": NumberColumn(-4, 4), "sign": CategoryColumn(("same", "other"))}
+    model = PrivateTable(epsilon=3.0, schema=schema, label=label).fit(frame)
+    drawn = model.sample(4000, random_state=0)
+    agree = (drawn["a"] * drawn["b"] > 0) == (drawn["sign"] == "same")
+    assert agree.mean() > 0.8  # 0.5 from pairs alone
+    given = model.sample(500, given={"sign": "same"}, random_state=0)
+    assert (given["a"] * given["b"] > 0).mean() > 0.8
+    model.save(tmp_path / "model.tacit")
+    assert tacit.load(tmp_path / "model.tacit").sample(4000, random_state=0).equals(drawn)
+
+
+def test_triples_that_do_not_pay_leave_their_budget_to_the_pairs():
+    cells = np.random.default_rng(0).integers(0, 2, size=(300, 4))
+    specs = [*[IntegerColumn(0, 9)] * 3, CategoryColumn(("x", "y"))]
+    answers = {}
+
+    def run(pays):
+        program, asked = table_program(cells, specs, units=300), []
+        try:
+            ask = next(program)
+            while True:
+                asked.append(ask)
+                noise = dict.fromkeys(ask.arrays, 0.0 if pays else 100.0)
+                ask = program.send(Total(ask.arrays, noise=noise))
+        except StopIteration as stop:
+            answers[pays] = stop.value.public
+        return asked
+
+    assert [list(ask.arrays) for ask in run(pays=True)] == [["cells"], ["pairs"], ["triples"]]
+    assert [list(ask.arrays) for ask in run(pays=False)] == [["cells"], ["pairs"], ["pairs"]]
+    assert answers[True]["triples"].shape[0] == 1
+    assert answers[False]["triples"].size == 0
+
+
 def test_synthetic_rows_are_no_rows_of_the_table():
     synthetic = private(epsilon=50.0).fit(FRAME).sample(2000)
     assert not set(synthetic["a"]) & set(FRAME["a"])

@@ -38,8 +38,11 @@ VERSION = 1
 """Version of the schema's file format."""
 MOST_CELLS = 256
 """Integers (or numbers with few decimals) that have at most this many values are counted one by one."""
-EVEN_CELLS, LOG_CELLS, LOG_DECADES = 250, 81, 5.0
-"""The grid of wider columns: even steps, and steps of a constant ratio that reach down to 1e-5 of the range."""
+EVEN_CELLS, OWN_CELLS, DECADES = 200, 50, 5
+"""The grid of wider columns: at least so many even steps and so many round values with cells of their own (less than 2.5 times as
+many), and ratios that reach down to 1e-5 of the range."""
+ROUND_STEPS, ROUND_RATIOS = (1, 2, 5), (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
+"""Edges are round numbers: people count above 1,000 or 2.5 and not above 1,052, and often write round values."""
 LARGEST_INTEGER = 2**53
 """Integers up to this size are exact in float64, in which cells are read."""
 DRAFT = """\
@@ -663,9 +666,9 @@ def _check_bounds(column: Any) -> None:
 def grid(low: float, high: float, step: float | None) -> NDArray[np.float64]:
     """Return the edges of the cells of a column of numbers: cell i holds the values from edge i to just below edge i + 1.
 
-    Where values lie on a lattice of at most MOST_CELLS points, each point is a cell. Otherwise the edges are EVEN_CELLS even
-    steps, and distances from zero (from the bound next to zero, if zero is outside) that grow by a constant ratio; the bounds and
-    zero are cells of their own.
+    Where values lie on a lattice of at most MOST_CELLS points, each point is a cell. Otherwise the edges are round numbers:
+    even steps, and distances from zero (from the bound next to zero, if zero is outside) that grow by about the same ratio. The
+    roundest of them, the bounds and zero have cells of their own, since many rows may have just that value.
 
     Examples
     --------
@@ -675,15 +678,18 @@ def grid(low: float, high: float, step: float | None) -> NDArray[np.float64]:
     if step is not None and round((high - low) / step) < MOST_CELLS:
         return np.asarray(low + step * np.arange(round((high - low) / step) + 2), dtype=np.float64)
     centre = min(max(low, 0.0), high)
-    away = (high - low) * 10.0 ** -np.linspace(0, LOG_DECADES, LOG_CELLS)
-    inner = np.concatenate([np.linspace(low, high, EVEN_CELLS + 1), centre - away, centre + away])
-    inner = inner[(inner > low) & (inner < high)]
-    own = np.array([low, centre, high])
+    top = math.floor(math.log10(high - low))
+    away = np.concatenate([_tens(np.array(ROUND_RATIOS), power - 1) for power in range(top - DECADES, top + 1)])
+    round_values = np.concatenate([_multiples(low, high, OWN_CELLS), centre - away, centre + away])
+    inner, own = (
+        values[(values > low) & (values < high)] for values in (_multiples(low, high, EVEN_CELLS), round_values)
+    )
+    own = np.concatenate([own, [low, centre, high]])
     if step is None:
         edges = np.concatenate([inner, own, np.nextafter(own, np.inf)])
     else:
-        edges = np.concatenate([low + np.ceil((inner - low) / step - 1e-9) * step, own, own + step])
-        edges = low + np.round((edges - low) / step) * step
+        inner, own = (low + np.ceil((values - low) / step - 1e-9) * step for values in (inner, own))
+        edges = low + np.round((np.concatenate([inner, own, own + step]) - low) / step) * step
     return np.unique(edges)
 
 
@@ -892,6 +898,26 @@ def _rounded_outwards(values: np.ndarray) -> tuple[float, float]:
     return (first, last) if first < last else (first, first + 1.0)
 
 
+def _multiples(low: float, high: float, steps: int) -> NDArray[np.float64]:
+    """Return the multiples, around a range, of the largest round number of which it has at least so many.
+
+    Examples
+    --------
+    >>> _multiples(8.0, 9.0, 4)
+    array([8. , 8.2, 8.4, 8.6, 8.8, 9. ])
+    """
+    widest = (high - low) / steps * (1 + 1e-12)
+    power = math.floor(math.log10(widest))
+    unit = max(step for step in ROUND_STEPS if step == 1 or step * 10.0**power <= widest)
+    first, last = (math.floor(bound / (unit * 10.0**power)) for bound in (low, high))
+    return _tens(unit * np.arange(first, last + 2), power)[: last + 1 - first + (last * unit * 10.0**power < high)]
+
+
+def _tens(numbers: NDArray[np.int_], power: int) -> NDArray[np.float64]:
+    """Return integers times a power of ten, as they are read from text: 94 tenths are 9.4, not 94 * 0.1."""
+    return np.asarray(numbers / 10.0**-power if power < 0 else numbers * 10.0**power)
+
+
 def _step_above(value: float) -> float:
     """Return the least of 1, 2 and 5 times a power of ten that is at least `value`.
 
@@ -901,4 +927,4 @@ def _step_above(value: float) -> float:
     (100.0, 0.2, 5000.0)
     """
     power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= value * (1 - 1e-12))
+    return next(step * power for step in (*ROUND_STEPS, 10) if step * power >= value * (1 - 1e-12))

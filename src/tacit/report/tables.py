@@ -494,7 +494,7 @@ def _check_appended(frame: nw.DataFrame[Any], earlier: nw.DataFrame[Any], releas
         )
     if "random_state" in release.get_params() and release.random_state is None:
         raise InvalidInputError(
-            "the random_state (--seed) of the earlier release",
+            "the random_state of the earlier release",
             words("none"),
             "Without it, the method learns something else.",
         )

@@ -18,22 +18,28 @@ from tacit.channel import Bound, Outcome, Program, Split, Sum
 from tacit.data.schema import ColumnSpec
 from tacit.synthetic.bins import cells_within_bins, merge_cells
 from tacit.synthetic.classes import tables_of_classes
-from tacit.synthetic.pairwise import pair_counts
+from tacit.synthetic.pairwise import pair_counts, triple_counts
+from tacit.synthetic.shrinkage import shrunk, shrunk_matrix
+from tacit.synthetic.triples import Triples, blocks_of, coarse_bins, in_blocks, no_triples
 
 CELLS, PAIRS = 0.25, 0.75
-"""How the two sums divide the budget. Chosen on the test rows of Adult, between 0.08 and 0.4 for the cells."""
+"""How the sums divide the budget; triples take their part from the pairs. Chosen on the test rows of Adult, between 0.08 and 0.4
+for the cells."""
 FAR, FULL = 2.0, 6.0
 """In standard deviations of the noise: how far an estimate may be from the measured cell, and what is clearly not empty."""
-FILLINGS = 15
-"""How often the unknown blocks on the diagonal are filled."""
 LABEL_FRACTION = 0.3
 """Fraction of the second sum's budget that the tables of a named label get, at least; not tuned."""
 Matrix = NDArray[np.float64]
 
 
-def table_split(n_columns: int) -> Split:
+def table_split(n_columns: int, triples: Triples) -> Split:
     """Return the sums to plan: a single column has no pairs."""
-    return Split(cells=1.0) if n_columns == 1 else Split(cells=CELLS, pairs=PAIRS)
+    if n_columns == 1:
+        return Split(cells=1.0)
+    third = triples.fraction(math.comb(n_columns, 2))
+    if not third:
+        return Split(cells=CELLS, pairs=PAIRS)
+    return Split(cells=CELLS, pairs=PAIRS * (1 - third), triples=PAIRS * third)
 
 
 def pair_weights(n_columns: int, label: int) -> Matrix:
@@ -77,7 +83,8 @@ def table_program(
         Number of units in `cells`.
     """
     width = len(specs)
-    split = table_split(width)
+    triples = Triples.of(specs, label)
+    split = table_split(width, triples)
     starts = np.concatenate([[0], np.cumsum([spec.n_cells for spec in specs])])
     histogram = np.bincount((cells + starts[:-1]).ravel(), minlength=int(starts[-1])).astype(np.float64)
     # a row is 1 in one cell of every column; two rows differ in at most two cells of every column; a unit has several rows
@@ -95,46 +102,71 @@ def table_program(
     if width == 1:
         bins = [merge_cells(parts[0], specs[0], noise)]
         one = to_simplex(np.bincount(bins[0], parts[0]) / count)
-        return Outcome(public=_public(count, bins, parts, specs, noise, one, np.zeros((len(one), len(one)))))
+        public = _public(count, bins, parts, specs, noise, one, np.zeros((len(one), len(one))))
+        return Outcome(public=public | no_triples(len(one)))
     weights = pair_weights(width, label)
     bound = Bound(*(rows_per_unit * math.sqrt(factor * np.sum(weights**2)) for factor in (1, 2)))
     # the channel sizes noise by bound / sqrt(weight of the step): known in advance from the first sum, which had the same plan
-    noise_ahead = noise * bound.norm / (rows_per_unit * math.sqrt(width)) * math.sqrt(CELLS / PAIRS)
+    triples_ahead = noise * math.sqrt(
+        triples.count / width * CELLS / max(split.total - CELLS - split["pairs"].weight, 1e-300)
+    )
+    if triples.count and not triples.pay(count, specs, triples_ahead):
+        triples = Triples()  # their part of the budget measures the pairs once more
+    weight_of_pairs = split["pairs"].weight if triples.count else split.total - CELLS
+    noise_ahead = noise * bound.norm / (rows_per_unit * math.sqrt(width)) * math.sqrt(CELLS / weight_of_pairs)
     bins = [
         np.arange(spec.n_cells) if place in whole else merge_cells(parts[place], spec, noise_ahead)
         for place, spec in enumerate(specs)
     ]
     sizes = [int(column_bins.max()) + 1 for column_bins in bins]
-    edges = np.concatenate([[0], np.cumsum(sizes)])
-    codes = np.column_stack([column_bins[cells[:, place]] for place, column_bins in enumerate(bins)]) + edges[:-1]
-    counted = pair_counts(codes, int(edges[-1]))
-    blocks = list(pairs_of(width))
-    measured = yield Sum(
-        pairs=np.concatenate(
-            [
-                weight * counted[edges[i] : edges[i + 1], edges[j] : edges[j + 1]].ravel()
-                for (i, j), weight in zip(blocks, weights, strict=True)
-            ]
-        ),
-        bound=bound,
-        step=split["pairs"],
-        units=units,
-    )
-    flat, tables, spread = measured.pairs, {}, {}
-    for pair, weight in zip(blocks, weights, strict=True):
-        shape = sizes[pair[0]], sizes[pair[1]]
-        tables[pair], flat = (flat[: math.prod(shape)] / weight).reshape(shape), flat[math.prod(shape) :]
-        spread[pair] = measured.noise["pairs"] / weight
     rough = [
         np.bincount(column_bins, part, minlength=size).astype(np.float64)
         for column_bins, part, size in zip(bins, parts, sizes, strict=True)
     ]
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    codes = np.column_stack([column_bins[cells[:, place]] for place, column_bins in enumerate(bins)]) + edges[:-1]
+    counted = pair_counts(codes, int(edges[-1]))
+    blocks = list(pairs_of(width))
+    own_pairs = np.concatenate(
+        [
+            weight * counted[edges[i] : edges[i + 1], edges[j] : edges[j + 1]].ravel()
+            for (i, j), weight in zip(blocks, weights, strict=True)
+        ]
+    )
+    measured = yield Sum(pairs=own_pairs, bound=bound, step=split["pairs"], units=units)
+    flat, pair_noise = measured.pairs, measured.noise["pairs"]
+    third = no_triples(sum(sizes))
+    if triples.count:
+        coarse = coarse_bins(rough, specs, triples)
+        counted_3, blocks_3 = triple_counts(codes, edges, coarse, triples), blocks_of(coarse, edges, triples)
+        # a row is 1 in one cell of every triple table
+        measured = yield Sum(
+            triples=np.concatenate([table[block].ravel() for hub in counted_3 for table in hub for block in blocks_3]),
+            bound=Bound(*(rows_per_unit * math.sqrt(factor * triples.count) for factor in (1, 2))),
+            step=split["triples"],
+            units=units,
+        )
+        third = {
+            "hubs": np.array(triples.hubs),
+            "coarse": coarse,
+            "triples": in_blocks(measured.triples / count, counted_3.shape, blocks_3),
+            "triples_noise": measured.noise["triples"] / count,
+        }
+    elif "triples" in split:
+        measured = yield Sum(pairs=own_pairs, bound=bound, step=split["triples"], units=units)
+        more = split["triples"].weight / weight_of_pairs  # the variance of a sum's noise is inversely as its weight
+        flat, pair_noise = (1 - more) * flat + more * measured.pairs, pair_noise * math.sqrt(1 - more)
+    tables, spread = {}, {}
+    for pair, weight in zip(blocks, weights, strict=True):
+        shape = sizes[pair[0]], sizes[pair[1]]
+        tables[pair], flat = (flat[: math.prod(shape)] / weight).reshape(shape), flat[math.prod(shape) :]
+        spread[pair] = pair_noise / weight
     merged = [
         np.bincount(column_bins, minlength=size) * noise**2 for column_bins, size in zip(bins, sizes, strict=True)
     ]
     margins = [pooled_margin(place, rough[place], merged[place], tables, spread) for place in range(width)]
     joint = joint_tables(tables, spread, margins)
-    return Outcome(public=_public(count, bins, parts, specs, noise, np.concatenate(margins), joint))
+    return Outcome(public=_public(count, bins, parts, specs, noise, np.concatenate(margins), joint) | third)
 
 
 def _public(
@@ -228,51 +260,6 @@ def joint_tables(
         joint[part] = fit_margins(kept, margins[i], margins[j])
         joint[mirror] = joint[part].T
     return joint
-
-
-def shrunk(residual: Matrix, noise: float) -> Matrix:
-    r"""Return a matrix of low rank from one with noise of a known size.
-
-    Singular values are shrunk by the rule that is optimal for the Frobenius norm, with :math:`\beta = \min / \max` of the
-    shape and y in units of :math:`\sigma \sqrt{\max}`:
-
-    .. math::
-        \eta(y) = \sqrt{(y^2 - \beta - 1)^2 - 4 \beta} / y \quad (y > 1 + \sqrt \beta), \quad 0 \text{ otherwise.}
-
-    References
-    ----------
-    Gavish & Donoho, "Optimal shrinkage of singular values", IEEE Transactions on Information Theory, 2017, equation (7).
-    """
-    if noise <= 0:
-        return residual
-    u, values, v = np.linalg.svd(residual, full_matrices=False)
-    beta, unit = min(residual.shape) / max(residual.shape), noise * math.sqrt(max(residual.shape))
-    y = np.maximum(values / unit, 1e-300)
-    inner = np.maximum((y**2 - beta - 1) ** 2 - 4 * beta, 0.0)
-    low_rank: Matrix = (u * (np.where(y > 1 + math.sqrt(beta), np.sqrt(inner) / y, 0.0) * unit)) @ v
-    return low_rank
-
-
-def shrunk_matrix(residual: Matrix, noise: Matrix, edges: NDArray[np.intp]) -> Matrix:
-    r"""Return a symmetric matrix of low rank from one with noise, whose blocks on the diagonal are not known.
-
-    Eigenvalues are shrunk as in `shrunk`, for symmetric noise (edge :math:`2 \sigma \sqrt n`); unknown blocks take the values
-    of the last estimate, in turn. Blocks are divided by their noise first, so that all have the same.
-    """
-    scale = np.where(noise > 0, noise, 1.0)
-    if not noise.any():
-        return residual
-    known, unit = residual / scale, math.sqrt(len(residual))
-    low_rank = np.zeros_like(known)
-    for _ in range(FILLINGS):
-        filled = known.copy()
-        for first, last in itertools.pairwise(edges):
-            filled[first:last, first:last] = low_rank[first:last, first:last]
-        values, vectors = np.linalg.eigh(filled)
-        y = np.abs(values) / unit
-        low_rank = (vectors * (np.sign(values) * np.sqrt(np.maximum(y**2 - 4, 0.0)) * unit)) @ vectors.T
-    result: Matrix = low_rank * scale
-    return result
 
 
 def fit_margins(table: Matrix, left: Matrix, right: Matrix, rounds: int = 10) -> Matrix:

@@ -1,7 +1,8 @@
 r"""The distribution of highest entropy that has given pair tables, and rows drawn from it.
 
 It has the form :math:`P(x) \propto \exp(\sum_j h(x_j) + \sum_{i<j} J(x_i, x_j))`: columns are tied in pairs and in no other way
-(a Potts model, or pairwise Markov random field). Every column given all others is then a logistic regression on them, whichever
+(a Potts model, or pairwise Markov random field; where triple tables were measured, the ties of numbers depend on a third column,
+see `tacit.synthetic.triples`). Every column given all others is then a logistic regression on them, whichever
 column a user wants to predict. Nothing computes its normaliser: chains of rows are moved by Gibbs sampling, and the couplings J
 grow where the chains have too few rows in a cell of a pair table and shrink where they have too many (stochastic approximation
 with persistent chains; Tieleman, ICML 2008). Rows for a user are drawn by the same chains, which also lean towards cells that
@@ -21,6 +22,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from tacit.synthetic.triples import Triples, blocks_of, without_noise
+
 SWEEPS, LEAST_CHAINS, CHAINS = 150, 2000, 6000
 """Sweeps and chains of a fit. The first that reached pair tables without noise of Adult to 0.01; not searched further."""
 FIRST_STEP, LAST_STEP = 2.0, 0.02
@@ -34,12 +37,15 @@ LARGEST_COUPLING = 12.0
 FORBIDDEN = -1000.0
 """The coupling of a pair of bins that the schema rules out."""
 
+EXPECTING, SWEEPS_OF_TRIPLES = 10, 100
+"""Sweeps in which the triple tables that pairs lead to expect are counted, and sweeps that fit those that were measured."""
 WIDE = 50
 """Wider tables have fewer chains: a sweep takes time in proportion to the square of the width, and their tables more noise."""
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 Codes = NDArray[np.int32]
 Single = NDArray[np.float32]
+Third = NDArray[np.float32]
 
 
 def _compiled(loop: Loop) -> Loop:
@@ -55,10 +61,35 @@ def _count(codes: Codes, counts: NDArray[Any]) -> None:
                 counts[codes[row, i], codes[row, j]] += 1
 
 
+@_compiled
+def _count_triples(codes: Codes, edges: Codes, coarse: Codes, numbers: Codes, hubs: Codes, counts: Any) -> None:
+    for row in range(codes.shape[0]):
+        for hub in range(len(hubs)):
+            value = codes[row, hubs[hub]] - edges[hubs[hub]]
+            for one in range(len(numbers)):
+                here = coarse[codes[row, numbers[one]]]
+                for two in range(one + 1, len(numbers)):
+                    counts[hub, value, here, coarse[codes[row, numbers[two]]]] += 1
+
+
 def pair_counts(codes: NDArray[Any], size: int) -> NDArray[np.float64]:
     """Return how many rows have each pair of bins, above the diagonal; bins of all columns are numbered in one sequence."""
     counts = np.zeros((size, size))
     _count(np.ascontiguousarray(codes, dtype=np.int32), counts)
+    return counts
+
+
+def triple_counts(
+    codes: NDArray[Any], edges: NDArray[Any], coarse: NDArray[np.int32], triples: Triples
+) -> NDArray[np.float64]:
+    """Return how many rows have each class of a hub with each pair of coarse bins: an array of (hub, class, bin, bin)."""
+    size, hubs = int(coarse.max()) + 1, np.array(triples.hubs, dtype=np.int32)
+    classes = max((int(edges[hub + 1] - edges[hub]) for hub in triples.hubs), default=0)
+    counts = np.zeros((len(hubs), classes, size, size))
+    numbers = np.array(triples.numbers, dtype=np.int32)
+    _count_triples(
+        np.ascontiguousarray(codes, dtype=np.int32), np.asarray(edges, np.int32), coarse, numbers, hubs, counts
+    )
     return counts
 
 
@@ -75,12 +106,17 @@ def _sweep(  # noqa: PLR0912  (one compiled loop)
     goal: Single,
     lean: float,
     fixed: NDArray[np.bool_],
+    third: Third,
+    coarse: Codes,
+    numbers: Codes,
+    hubs: Codes,
 ) -> None:
     """Draw every column of every row anew, given the others. With `lean`, keep `lacking` (goal minus rows) up to date."""
     largest = 0
     for column in range(codes.shape[1]):
         largest = max(largest, edges[column + 1] - edges[column])
     score = np.empty(largest, np.float32)
+    rough = np.empty(largest, np.float32)
     for row in range(codes.shape[0]):
         for column in range(codes.shape[1]):
             if fixed[column]:
@@ -94,6 +130,29 @@ def _sweep(  # noqa: PLR0912  (one compiled loop)
                 other = codes[row, tied[column, place]]
                 for a in range(size):
                     score[a] += couplings[other, first + a]
+            if (
+                len(hubs) and coarse[first] >= 0
+            ):  # a column of numbers: ties to the other numbers that depend on the hubs
+                least = coarse[first]
+                n_rough = coarse[first + size - 1] - least + 1
+                for b in range(n_rough):
+                    rough[b] = 0
+                for hub in range(len(hubs)):
+                    value = codes[row, hubs[hub]] - edges[hubs[hub]]
+                    for place in range(len(numbers)):
+                        if numbers[place] != column:
+                            other = coarse[codes[row, numbers[place]]]
+                            for b in range(n_rough):
+                                rough[b] += third[hub, value, other, least + b]
+                for a in range(size):
+                    score[a] += rough[coarse[first + a] - least]
+            for hub in range(len(hubs)):
+                if hubs[hub] == column:
+                    for one in range(len(numbers)):
+                        for two in range(one + 1, len(numbers)):
+                            here, there = coarse[codes[row, numbers[one]]], coarse[codes[row, numbers[two]]]
+                            for a in range(size):
+                                score[a] += third[hub, a, here, there]
             if lean > 0:
                 for place in range(degree[column]):
                     other = codes[row, tied[column, place]]
@@ -135,6 +194,10 @@ class PairwiseModel:
         Joint probabilities of pairs of bins, symmetric; a pair of columns whose block is zero is not tied.
     forbidden : ndarray of bool of shape (n_bins, n_bins), optional
         Pairs of bins that no row may have.
+    coarse : ndarray of shape (n_bins,), optional
+        Coarse bin of each bin of a column of numbers, -1 for other columns; all -1 if there are no triple tables.
+    triples : Triples
+        The columns of the triple tables.
     """
 
     def __init__(
@@ -143,6 +206,8 @@ class PairwiseModel:
         margins: NDArray[np.float64],
         tables: NDArray[np.float64],
         forbidden: NDArray[np.bool_] | None = None,
+        coarse: NDArray[np.int32] | None = None,
+        triples: Triples = Triples(),  # noqa: B008  (frozen)
     ) -> None:
         self.edges = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
         self.margins, self.tables = margins, tables
@@ -158,6 +223,14 @@ class PairwiseModel:
         self.mask = np.repeat(np.repeat(self.known, sizes, axis=0), sizes, axis=1)
         self.fields = np.log(np.maximum(margins, 1e-7)).astype(np.float32)
         self.couplings = np.where(self.forbidden, FORBIDDEN, 0.0).astype(np.float32)
+        self.coarse = np.full(len(margins), -1, dtype=np.int32) if coarse is None else np.ascontiguousarray(coarse)
+        self.triples = triples
+        shape = self.triple_counts(np.empty((0, len(sizes)), np.int32)).shape
+        self.third = np.zeros(shape, dtype=np.float32)
+
+    def triple_counts(self, codes: Codes) -> NDArray[np.float64]:
+        """Return how many rows have each class of a hub with each pair of coarse bins."""
+        return triple_counts(codes, self.edges, self.coarse, self.triples)
 
     def independent(self, n_rows: int, generator: np.random.Generator) -> Codes:
         """Return rows with the right margins and no ties."""
@@ -190,6 +263,10 @@ class PairwiseModel:
             none if goal is None else goal,
             0.0 if lacking is None else LEAN,
             np.zeros(codes.shape[1], dtype=bool) if fixed is None else fixed,
+            self.third,
+            self.coarse,
+            np.array(self.triples.numbers, dtype=np.int32),
+            np.array(self.triples.hubs, dtype=np.int32),
         )
 
     def counts(self, codes: Codes) -> Single:
@@ -218,16 +295,51 @@ class PairwiseModel:
         chains = self.independent(n_rows, generator)
         if not self.degree.any():
             return chains
-        tables, allowed = self.tables.astype(np.float32), self.mask & ~self.forbidden
         first = FIRST_STEP / max(float(self.degree.mean()), 4.0)
         for turn in range(SWEEPS):
             self.sweep(chains, generator)
-            modelled = self.counts(chains) / n_rows
-            step = max(first * (1 - turn / SWEEPS), LAST_STEP)
-            away = (tables - modelled) / (np.maximum(tables, modelled) + 1 / n_rows)
-            self.couplings += step * np.where(allowed, away, 0.0).astype(np.float32)
-            np.clip(self.couplings, -LARGEST_COUPLING, LARGEST_COUPLING, out=self.couplings, where=~self.forbidden)
+            self._pull(chains, max(first * (1 - turn / SWEEPS), LAST_STEP))
         return chains
+
+    def _pull(self, chains: Codes, step: float) -> None:
+        """Move the couplings towards the tables, by what the chains lack."""
+        tables, modelled = self.tables.astype(np.float32), self.counts(chains) / len(chains)
+        away = (tables - modelled) / (np.maximum(tables, modelled) + 1 / len(chains))
+        self.couplings += step * np.where(self.mask & ~self.forbidden, away, 0.0).astype(np.float32)
+        np.clip(self.couplings, -LARGEST_COUPLING, LARGEST_COUPLING, out=self.couplings, where=~self.forbidden)
+
+    def fit_triples(self, chains: Codes, measured: Any, noise: float, generator: np.random.Generator) -> None:
+        """Learn, after `fit`, how the couplings of numbers differ between the classes of hubs; move the chains.
+
+        Parameters
+        ----------
+        chains : ndarray of shape (n_chains, n_columns)
+        measured : ndarray of shape (n_hubs, n_classes, n_coarse, n_coarse)
+            Probabilities of the triple tables.
+        noise : float
+            Standard deviation of their noise.
+        generator : Generator
+        """
+        if not self.triples.count:
+            return
+        expected = np.zeros(measured.shape)
+        for _ in range(EXPECTING):
+            self.sweep(chains, generator)
+            expected += self.triple_counts(chains) / (EXPECTING * len(chains))
+        blocks = blocks_of(self.coarse, self.edges, self.triples)
+        wanted = np.zeros(measured.shape)
+        for place, hub in enumerate(self.triples.hubs):
+            n = int(self.edges[hub + 1] - self.edges[hub])
+            wanted[place, :n] = without_noise(measured[place, :n], expected[place, :n], noise, blocks)
+        first = FIRST_STEP / max(len(self.triples.numbers), 4)
+        for turn in range(SWEEPS_OF_TRIPLES):
+            self.sweep(chains, generator)
+            self._pull(chains, LAST_STEP)
+            modelled = self.triple_counts(chains) / len(chains)
+            away = (wanted - modelled) / (np.maximum(wanted, modelled) + 1 / len(chains))
+            step = max(first * (1 - turn / SWEEPS_OF_TRIPLES), LAST_STEP)
+            self.third += (step * (away + away.swapaxes(2, 3))).astype(np.float32)
+            np.clip(self.third, -LARGEST_COUPLING, LARGEST_COUPLING, out=self.third)
 
     def draw(
         self, chains: Codes, n_rows: int, generator: np.random.Generator, given: dict[int, int] | None = None

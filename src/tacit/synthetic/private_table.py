@@ -21,16 +21,19 @@ from tacit.privacy.noise.entropy import insecure_generator, secure_generator
 from tacit.synthetic.pairs import table_program, table_split
 from tacit.synthetic.pairwise import PairwiseModel, chains_of
 from tacit.synthetic.rules import Rules, comparable
+from tacit.synthetic.triples import Triples
 from tacit.validation import check_count, check_seed
 
 
 class PrivateTable(PrivateFit):
     r"""Synthetic rows that keep how columns go together in pairs, with differential privacy for every row or every person.
 
-    Two noisy sums: histograms of every column, and, in bins that follow these, the tables of all pairs of columns. Their noise is
-    taken off (`tacit.synthetic.pairs`), and rows are drawn from the distribution of highest entropy that has these pair tables
-    (`tacit.synthetic.pairwise`). Every column can then be predicted from the others about as well as in the private table; nobody
-    has to say in advance which one will be. No synthetic row belongs to a real one.
+    Two noisy sums: histograms of every column, and, in bins that follow these, the tables of all pairs of columns. Where it
+    pays, a third one has coarse tables of two columns of numbers by the classes of the label, or of a column with two
+    categories (`tacit.synthetic.triples`). Their noise is taken off (`tacit.synthetic.pairs`), and rows are drawn from the
+    distribution of highest entropy that has these tables (`tacit.synthetic.pairwise`). Every column can then be predicted
+    from the others about as well as in the private table; nobody has to say in advance which one will be. No synthetic row
+    belongs to a real one.
 
     Parameters
     ----------
@@ -66,6 +69,16 @@ class PrivateTable(PrivateFit):
         Joint probabilities of bins of two different columns.
     couplings_ : ndarray of shape (n_bins, n_bins)
         How strongly two bins attract each other in the distribution that rows are drawn from.
+    hubs_ : ndarray of shape (n_hubs,)
+        Places of the columns by whose classes triple tables were measured.
+    coarse_ : ndarray of shape (n_bins,)
+        Bin in triple tables of each bin of a column of numbers; -1 for other columns, and where there are no triple tables.
+    triples_ : ndarray of shape (n_hubs, n_classes, n_coarse, n_coarse)
+        Measured probabilities of a class with two coarse bins; empty where there are none.
+    triples_noise_ : float
+        Standard deviation of the noise in `triples_`.
+    third_ : ndarray of shape (n_hubs, n_classes, n_coarse, n_coarse)
+        How much more strongly two coarse bins attract each other in a class.
     chains_ : ndarray of shape (n_chains, n_columns)
         Synthetic rows, as bins, from which draws begin.
     columns_, constraints_ : list of dict
@@ -75,15 +88,17 @@ class PrivateTable(PrivateFit):
 
     Privacy
     -------
-    Unit: one row, or one person with at most k = `max_rows_per_unit` rows. What leaves: a noisy vector of histograms, then one of
-    pair tables. Why the bound holds: a row is 1 in one cell of each of the m histograms and 1 in one cell of each of the
-    m (m - 1) / 2 pair tables, of norms :math:`\sqrt m` and :math:`\sqrt{m (m - 1) / 2}` (tables of a label are weighted); two
-    rows are at most :math:`\sqrt 2` times as far apart; a person with k rows moves the sums by at most k times as much. The bins
-    of the second sum follow from the first, which was released, and a row's bins from its own values. Which rows of a person are
-    kept depends on that person's rows alone. Each cell is read by itself, as the schema says; the kinds, bounds, categories,
+    Unit: one row, or one person with at most k = `max_rows_per_unit` rows. What leaves: a noisy vector of histograms, then
+    one of pair tables, then, if the schema has a hub for them, one of t triple tables, or of pair tables again. Which of the
+    two follows from the noisy number of rows, which was released. Why the bound holds: a row is 1 in one cell of each of the
+    m histograms, in one of each of the m (m - 1) / 2 pair tables and in one of each of the t triple tables, of norms
+    :math:`\sqrt m`, :math:`\sqrt{m (m - 1) / 2}` (tables of a label are weighted) and :math:`\sqrt t`; two rows are at most
+    :math:`\sqrt 2` times as far apart; a person with k rows moves the sums by at most k times as much. The bins of the later
+    sums follow from the first, which was released, and a row's bins from its own values. Which rows of a person are kept
+    depends on that person's rows alone. Each cell is read by itself, as the schema says; the kinds, bounds, categories,
     constraints and names of the columns are the schema's and must be public. A cell or a row that does not fit the schema is
-    refused before anything is charged; an observer sees that refusal. Couplings and synthetic rows are post-processing: as many
-    as you like, at no further cost.
+    refused before anything is charged; an observer sees that refusal. Couplings and synthetic rows are post-processing: as
+    many as you like, at no further cost.
 
     References
     ----------
@@ -115,7 +130,12 @@ class PrivateTable(PrivateFit):
     within_: NDArray[np.float64] = released()
     margins_: NDArray[np.float64] = released()
     tables_: NDArray[np.float64] = released()
+    hubs_: NDArray[np.intp] = released()
+    coarse_: NDArray[np.int32] = released()
+    triples_: NDArray[np.float64] = released()
+    triples_noise_: float = released()
     couplings_: NDArray[np.float32] = released()
+    third_: NDArray[np.float32] = released()
     chains_: NDArray[np.int32] = released()
     columns_: list[dict[str, Any]] = released()
     constraints_: list[dict[str, Any]] = released()
@@ -148,7 +168,9 @@ class PrivateTable(PrivateFit):
             rows_per_unit=check_count(self.max_rows_per_unit, "max_rows_per_unit"),
             units=n_units,
         )
-        outcome = self._run(X, program, self._plan(table_split(len(columns))))
+        outcome = self._run(
+            X, program, self._plan(table_split(len(columns), Triples.of(list(columns.values()), place)))
+        )
         for name, value in outcome.public.items():
             setattr(self, f"{name}_", value)
         self._fit_couplings()
@@ -163,13 +185,18 @@ class PrivateTable(PrivateFit):
         model = self._pairwise()
         n_chains = chains_of(self.count_, len(self.columns_))
         self.chains_ = model.fit(n_chains, insecure_generator(0))
-        self.couplings_ = model.couplings
+        model.fit_triples(self.chains_, self.triples_, self.triples_noise_, insecure_generator(1))
+        self.couplings_, self.third_ = model.couplings, model.third
 
     def _pairwise(self) -> PairwiseModel:
         rules = Rules(self._specs(), self.constraints_, self.bins_, self.within_)
-        model = PairwiseModel(self._sizes(), self.margins_, self.tables_, rules.forbidden(self.tables_))
+        sizes = self._sizes()
+        numbers = np.flatnonzero(self.coarse_[np.cumsum(sizes) - 1] >= 0)
+        triples = Triples(tuple(self.hubs_.tolist()), tuple(numbers.tolist()))
+        model = PairwiseModel(sizes, self.margins_, self.tables_, rules.forbidden(self.tables_), self.coarse_, triples)
         if hasattr(self, "couplings_"):
             model.couplings = np.ascontiguousarray(self.couplings_)
+            model.third = np.ascontiguousarray(self.third_)
         return model
 
     def _specs(self) -> dict[str, ColumnSpec]:
@@ -217,7 +244,7 @@ class PrivateTable(PrivateFit):
                 cells = np.full(count, held[place])
             else:
                 tilt = model.tilts(codes, place) if spec.is_ordered else np.zeros(count)
-                cells = cells_of(local, bins[place], within, tilt, generator)
+                cells = cells_of(local, bins[place], within, tilt, generator, even=not held)
             drawn[name] = spec.values(cells, generator.random(count))
         asked = {name: drawn[name] for name in map(str, given or {})}
         rules.enforce(drawn, self.tables_)
@@ -305,19 +332,37 @@ def cells_of(
     within: NDArray[np.float64],
     tilt: NDArray[np.float64],
     generator: np.random.Generator,
+    *,
+    even: bool = False,
 ) -> NDArray[np.intp]:
     r"""Return a cell for each of these bins.
 
     A cell is drawn by its probability within the bin. A row whose neighbouring bins differ in probability lies nearer to the
     likelier one: the uniform number u by which it is drawn gets the density :math:`\propto e^{t u}` on [0, 1], with its tilt t.
+    With `even`, only the order of these numbers among the rows of a bin counts, so that the cells of all rows of a bin have the
+    distribution `within`, to one row. That is for rows of the whole distribution, not for rows given some values.
     """
     steep = np.where(np.abs(tilt) < 1e-6, 1e-6, np.clip(tilt, -5.0, 5.0))
     uniform = np.log1p(generator.random(len(local)) * np.expm1(steep)) / steep
+    if even:
+        uniform = spread_within(local, uniform, generator)
     order = np.argsort(bins, kind="stable")
     ends = np.cumsum(within[order])  # within bin b: from b to b + 1
     places = np.searchsorted(ends, local + np.clip(uniform, 0.0, 1 - 1e-9), side="right")
     first, last = np.searchsorted(bins[order], local), np.searchsorted(bins[order], local, side="right") - 1
     return order[np.clip(places, first, last)]
+
+
+def spread_within(
+    local: NDArray[np.intp], uniform: NDArray[np.float64], generator: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return numbers in [0, 1) in the same order within each bin as `uniform`, evenly spread over each bin's rows."""
+    order = np.lexsort((uniform, local))
+    ordered = local[order]
+    first, last = np.searchsorted(ordered, ordered), np.searchsorted(ordered, ordered, side="right")
+    found = np.empty(len(local))
+    found[order] = (np.arange(len(local)) - first + generator.random(len(local))) / (last - first)
+    return found
 
 
 def check_modelled(columns: Mapping[str, ColumnSpec]) -> None:
