@@ -109,9 +109,9 @@ def replay_table() -> None:
 
 
 def replay_table_with_hub() -> None:
-    rows = np.clip(IMAGES, 0, 1)[:, :4]
-    schema = {**dict.fromkeys("012", NumberColumn(0, 1)), "3": CategoryColumn((0, 1), other=0)}
-    replayed(PrivateTable(epsilon=200.0, schema=schema, insecure_seed=3), np.tile(rows, (5, 1)), 1.0)
+    rows = np.clip(IMAGES, 0, 1)[:, :3]
+    schema = {**dict.fromkeys("01", NumberColumn(0, 1)), "2": CategoryColumn((0, 1), other=0)}
+    replayed(PrivateTable(epsilon=30.0, schema=schema, insecure_seed=3), np.tile(rows, (5, 1)), 1.0)
 
 
 def rated(with_user: bool, *, reverse: bool = False) -> tuple[Any, Any, Any]:

@@ -32,8 +32,8 @@ from tacit.synthetic import PrivateTable
 from tacit.testing import check_neighbours
 
 IMAGES = make_images(60, side=5, n_parts=1).images
-HUB = {**dict.fromkeys("012", NumberColumn(0, 1)), "3": CategoryColumn((0, 1), other=0)}
-HUB_ROWS = np.tile(np.column_stack([IMAGES[:, :3], IMAGES[:, 3] > IMAGES[:, 3].mean()]), (5, 1))
+HUB = {**dict.fromkeys("01", NumberColumn(0, 1)), "2": CategoryColumn((0, 1), other=0)}
+HUB_ROWS = np.tile(np.column_stack([IMAGES[:, :2], IMAGES[:, 3] > IMAGES[:, 3].mean()]), (5, 1))
 COUNTS = csr_array(make_documents(40, n_topics=2).counts[:, :30].astype(float))
 
 
@@ -60,8 +60,8 @@ CASES = [
         PrivateTable(epsilon=30.0, schema=NumberColumn(0, 1), adjacency="replace-one"),
         IMAGES[:, :5],
     ),
-    Case("table, triples", PrivateTable(epsilon=200.0, schema=HUB), HUB_ROWS),
-    Case("table, triples, replace-one", PrivateTable(epsilon=200.0, schema=HUB, adjacency="replace-one"), HUB_ROWS),
+    Case("table, triples", PrivateTable(epsilon=30.0, schema=HUB), HUB_ROWS),
+    Case("table, triples, replace-one", PrivateTable(epsilon=30.0, schema=HUB, adjacency="replace-one"), HUB_ROWS),
     Case("table, triples that do not pay", PrivateTable(epsilon=1.0, schema=HUB), HUB_ROWS),
     Case("nmf", PrivateNMF(3, epsilon=30.0, row_norm=2.0), IMAGES),
     Case("nmf, replace-one", PrivateNMF(3, epsilon=30.0, row_norm=2.0, adjacency="replace-one"), IMAGES),
