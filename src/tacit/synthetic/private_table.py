@@ -360,9 +360,9 @@ def spread_within(
     order = np.lexsort((uniform, local))
     ordered = local[order]
     first, last = np.searchsorted(ordered, ordered), np.searchsorted(ordered, ordered, side="right")
-    found = np.empty(len(local))
-    found[order] = (np.arange(len(local)) - first + generator.random(len(local))) / (last - first)
-    return found
+    even = np.empty(len(local))
+    even[order] = (np.arange(len(local)) - first + generator.random(len(local))) / (last - first)
+    return even
 
 
 def check_modelled(columns: Mapping[str, ColumnSpec]) -> None:

@@ -52,8 +52,8 @@ class Triples:
         numbers = tuple(
             place for place, spec in enumerate(specs) if spec.is_ordered and spec.n_cells > 2 and place not in hubs
         )
-        found = cls(hubs, numbers)
-        return found if 0 < found.count <= MOST_TRIPLES else cls()
+        triples = cls(hubs, numbers)
+        return triples if 0 < triples.count <= MOST_TRIPLES else cls()
 
     @property
     def count(self) -> int:
@@ -80,19 +80,19 @@ def coarse_bins(masses: Sequence[Matrix], specs: Sequence[ColumnSpec], triples: 
     specs : sequence of ColumnSpec
     triples : Triples
     """
-    found, first = [], 0
+    groups_of_columns, first = [], 0
     for place, (mass, spec) in enumerate(zip(masses, specs, strict=True)):
         if place not in triples.numbers:
-            found.append(np.full(len(mass), -1))
+            groups_of_columns.append(np.full(len(mass), -1))
             continue
         known = np.maximum(mass[:-1] if spec.has_missing else mass, 0.0)
         total = max(float(known.sum()), 1.0)
         middle = (np.cumsum(known) - known / 2) / total
         _, groups = np.unique(np.floor(COARSE_BINS * np.clip(middle, 0, 1 - 1e-9)), return_inverse=True)
         groups = np.append(groups, groups[-1] + 1) if spec.has_missing else groups
-        found.append(groups + first)
+        groups_of_columns.append(groups + first)
         first += int(groups[-1]) + 1
-    return np.concatenate(found).astype(np.int32)
+    return np.concatenate(groups_of_columns).astype(np.int32)
 
 
 def no_triples(n_bins: int) -> dict[str, object]:
@@ -113,11 +113,11 @@ def blocks_of(coarse: NDArray[np.int32], edges: NDArray[np.integer], triples: Tr
 
 def in_blocks(flat: Matrix, shape: tuple[int, ...], blocks: Sequence[tuple[slice, slice]]) -> Matrix:
     """Return measured tables, given one after another, as an array of (hub, class, coarse bin, coarse bin)."""
-    found = np.zeros(shape)
+    tables = np.zeros(shape)
     for hub, class_, block in itertools.product(range(shape[0]), range(shape[1]), blocks):
-        part = found[hub, class_][block]
+        part = tables[hub, class_][block]
         part[...], flat = flat[: part.size].reshape(part.shape), flat[part.size :]
-    return found
+    return tables
 
 
 def without_noise(measured: Matrix, expected: Matrix, noise: float, blocks: Sequence[tuple[slice, slice]]) -> Matrix:
@@ -140,10 +140,10 @@ def without_noise(measured: Matrix, expected: Matrix, noise: float, blocks: Sequ
         away[:, *block] = part - part.mean(axis=2, keepdims=True)
     edges = np.unique([0, size, *(end for block in blocks for part in block for end in (part.start, part.stop))])
     sigma = noise * math.sqrt(1 - 1 / n_classes)
-    found = np.zeros_like(away)
-    for kept, residual in zip(found, away, strict=True):
+    signal = np.zeros_like(away)
+    for kept, residual in zip(signal, away, strict=True):
         common = shrunk_matrix(residual + residual.T, np.full((size, size), sigma), edges)
         for block in blocks:
             kept[block] = common[block] + shrunk(residual[block] - common[block], sigma)
-    found -= found.mean(axis=0)
-    return np.maximum(expected + found, 0.0)
+    signal -= signal.mean(axis=0)
+    return np.maximum(expected + signal, 0.0)
