@@ -1,4 +1,4 @@
-"""Components with privacy: beside Analyze Gauss and OpenDP.
+"""Components with privacy: beside Analyze Gauss and OpenDP; and regression on them.
 
 Loss is |X - X V V'|^2 / |X|^2 on held-out rows, after subtracting the mean for principal components. Analyze Gauss is the
 second moment of the rows as they are, with all the budget and Gaussian noise; its components need no positive part. All methods
@@ -17,10 +17,12 @@ from harness import Part, main, peer
 from real_data import data_folder
 from scipy import sparse
 
-from tacit import PCA, SVD, PrivatePCA, PrivateSVD, gaussian_noise_multiplier
+from tacit import PCA, SVD, PrincipalComponentRegression, PrivatePCA, PrivatePCR, PrivateSVD, gaussian_noise_multiplier
 from tacit.estimators.input import clip_rows
 
 DELTA = 1e-5
+TARGET_RANGE = (0.0, 14.0)
+"""Of the logarithm of the number of shares: from one to about a million, which needs no look at the data."""
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0, 20.0)
 RUNS = 3
 ONE = (0.0, 1.0)
@@ -170,8 +172,54 @@ def others(epsilons: Sequence[float] = EPSILONS, rank: int = 5, columns: int = 2
     print(f"{'pca, OpenDP (pure epsilon, n known)':<40}" + "".join(f"{one:>9.4f}" for one in theirs), flush=True)
 
 
+def regression(epsilons: Sequence[float] = EPSILONS, rank: int = 10, runs: int = RUNS) -> None:
+    """Principal component regression of an article's popularity: held-out error beside predictions that are the same for all."""
+    X, y, limits = news()
+    (train, test), (targets, answers) = split(X), split(y)
+    low, high = TARGET_RANGE
+    middle = (low + high) / 2
+
+    def rmse(predicted: Any) -> float:
+        return float(np.sqrt(np.mean((answers - predicted) ** 2)))
+
+    scaled = PrivatePCA(feature_range=limits)
+    plain = PrincipalComponentRegression(rank).fit(scaled.scaled(train), targets).predict(scaled.scaled(test))
+    random = np.random.default_rng(0)
+    lines = {
+        "PrivatePCR": [
+            [
+                rmse(
+                    PrivatePCR(rank, epsilon=e, delta=DELTA, feature_range=limits, target_range=TARGET_RANGE)
+                    .fit(train, targets)
+                    .predict(test)
+                )
+                for _ in range(runs)
+            ]
+            for e in epsilons
+        ],
+        # the sum of the targets' differences to the middle, and the number of rows, each with half of the budget
+        "noisy mean": [[rmse(_noisy_mean(targets, middle, e, random)) for _ in range(100)] for e in epsilons],
+        "without privacy": [[rmse(plain)] for _ in epsilons],
+        "the mean target, without privacy": [[rmse(targets.mean())] for _ in epsilons],
+        "the middle of the range": [[rmse(middle)] for _ in epsilons],
+    }
+    print(f"online news, log shares, k = {rank}, held-out RMSE at" + "".join(f"{epsilon:>9g}" for epsilon in epsilons))
+    for name, errors in lines.items():
+        print(f"{name:<45}" + "".join(f"{average(one):>9.4f}" for one in errors), flush=True)
+
+
+def _noisy_mean(targets: np.ndarray, middle: float, epsilon: float, random: np.random.Generator) -> float:
+    low, high = TARGET_RANGE
+    half = (high - low) / 2
+    away = np.clip(targets, low, high) - middle
+    noise = gaussian_noise_multiplier(epsilon, DELTA) * np.sqrt(2) * random.standard_normal(2)
+    total, count = away.sum() + half * noise[0], max(len(away) + noise[1], 1.0)
+    return float(np.clip(middle + total / count, low, high))
+
+
 PARTS = {
     "losses": Part(losses, quick={"sets": ("news",), "epsilons": (1.0,), "runs": 1}),
+    "regression": Part(regression, quick={"epsilons": (1.0,), "runs": 1}),
     "others": Part(others, quick={"epsilons": (1.0,), "rank": 2, "columns": 5}),
 }
 

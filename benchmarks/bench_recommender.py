@@ -3,6 +3,7 @@
     frontier   held-out error on MovieLens 1M
     speed      compared with implicit and scikit-surprise, where they are installed
     scale      time and memory as the ratings grow
+    small      held-out error on MovieLens 100K, also with non-negative factors
     dense      held-out error where every user rates most of 100 items, on made-up ratings from -10 to 10
 
 The held-out ratings are those where numpy's default_rng(0).random(n) < 0.1, in file order; predictions are clipped to
@@ -31,10 +32,12 @@ import polars as pl
 from harness import Part, Quoted, main
 from real_data import data_folder
 
-from tacit import PrivateRecommender, Recommender
+from tacit import PrivateRatingNMF, PrivateRecommender, RatingNMF, Recommender
 from tacit.data import item_features, make_ratings
 
 MOVIELENS = Path("movielens1m") / "ratings.parquet"
+SMALL = Path("movielens100k") / "ratings.parquet"
+SMALL_EPSILONS = (0.3, 1.0, 3.0, 5.0, 10.0, 20.0)
 EPSILONS = (1, 2, 5, 10, 20)
 DELTA = 1e-5
 BIASES = Quoted(
@@ -110,6 +113,30 @@ def frontier(repeats: int = 3, epsilons: Sequence[int] = EPSILONS) -> None:
         )
     one_value = PrivateRecommender(epsilon=10.0, delta=DELTA, method="gradient", unit="cell").fit(train)
     print(f"gradient, unit of one rating's value, epsilon 10: {error(one_value, held):.4f}")
+
+
+def small(repeats: int = 3, epsilons: Sequence[float] = SMALL_EPSILONS) -> None:
+    """Print the errors on MovieLens 100K beside two that need no fit: a user's own mean, and the middle of the range."""
+    train, held = split(data_folder() / SMALL)
+    middle = 3.0
+    ratings = held["rating"].to_numpy()
+    means = train.group_by("user").agg(pl.col("rating").mean().alias("mean"))
+    own = held.join(means, on="user", how="left", maintain_order="left")["mean"].fill_null(middle).to_numpy()
+    for name, predicted in {"a user's own mean": own, "the middle of the range": np.full(len(held), middle)}.items():
+        print(f"{name:<28} {np.sqrt(np.mean((predicted - ratings) ** 2)):8.4f}")
+    for plain in (Recommender(), RatingNMF(10)):
+        print(f"{'no privacy: ' + type(plain).__name__:<28} {error(plain.fit(train), held):8.4f}")
+    print(f"{'epsilon':>8} {'PrivateRecommender':>20} {'spread':>8} {'PrivateRatingNMF':>18} {'spread':>8}")
+    for epsilon in epsilons:
+        errors = [
+            [error(model(epsilon=epsilon, delta=DELTA).fit(train), held) for _ in range(repeats)]
+            for model in (PrivateRecommender, PrivateRatingNMF)
+        ]
+        print(
+            f"{epsilon:>8g} {np.mean(errors[0]):>20.4f} {np.ptp(errors[0]):>8.4f} {np.mean(errors[1]):>18.4f} "
+            f"{np.ptp(errors[1]):>8.4f}",
+            flush=True,
+        )
 
 
 def best(action: Callable[[], object], rounds: int) -> float:
@@ -277,6 +304,7 @@ def fit(path: str, name: str) -> None:
 
 PARTS = {
     "frontier": Part(frontier, quick={"repeats": 1, "epsilons": (5,)}, quoted=(BIASES, DP_ALS, ONE_SHOT, ERMIS)),
+    "small": Part(small, quick={"repeats": 1, "epsilons": (5.0,)}),
     "speed": Part(speed, quick={"rounds": 1}),
     "dense": Part(dense, quick={"repeats": 1, "epsilons": (5,)}),
     "scale": Part(scale, quick={"sizes": (0.05,)}),

@@ -68,6 +68,10 @@ def check_components(n_components: int, shape: tuple[int, int]) -> None:
         )
 
 
+ROUNDING = 1e-9
+"""Relative difference of lengths that counts as rounding. Set by hand: far above that of sums of millions of squares."""
+
+
 def row_norms(X: Any) -> NDArray[np.float64]:
     """Return the L2 norm of every row of a dense or CSR matrix."""
     if isinstance(X, np.ndarray):
@@ -92,6 +96,11 @@ def clip_rows(X: Any, norm: float) -> Any:
     from scipy.sparse import diags_array
 
     return (diags_array(factors) @ X).tocsr()
+
+
+def clipped_fraction(X: Any, norm: float) -> float:
+    """Return the fraction of rows that `clip_rows` shortens by more than rounding: rows scaled to `norm` may be a last bit longer."""
+    return float((row_norms(X) > norm * (1 + ROUNDING)).mean())
 
 
 def checked_range(given: Any, n_features: int, name: str = "feature_range") -> NDArray[np.float64]:

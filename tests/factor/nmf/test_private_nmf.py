@@ -16,6 +16,7 @@ from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
 from tacit.factor.nmf.saha_imtiaz import SahaImtiazSettings
 from tacit.factor.nmf.start import nndsvd
 from tacit.factor.nmf.topics import topics_of
+from tacit.factor.noisy_moments.alike_columns import likely_rest
 from tacit.factor.noisy_moments.centred import CentredMoments, divide, shrunk_sums
 from tacit.factor.noisy_moments.symmetric import leading, leading_off_diagonal, pack, semicircle_edge, unpack
 from tacit.measure import held_out_error, match_topics
@@ -309,6 +310,47 @@ def test_shrinking_brings_a_noisy_matrix_nearer_to_the_truth():
     assert np.linalg.norm(estimate - truth) < 0.5 * np.linalg.norm(noisy - truth)
 
 
+def smooth_covariance(side=12):
+    """Return a covariance of the pixels of an image whose neighbours vary together, with eigenvalues that fall slowly."""
+    places = np.stack(np.meshgrid(np.arange(side), np.arange(side)), axis=-1).reshape(-1, 2)
+    squares = ((places[:, None] - places[None]) ** 2).sum(axis=2)
+    return np.exp(-squares / 8.0) / side**2
+
+
+def noisy(covariance, noise, seed):
+    """Return the covariance with symmetric noise, the eigenvalues and eigenvectors above it, as they are released."""
+    size = len(covariance)
+    packed = np.random.default_rng(seed).standard_normal(size * (size + 1) // 2) * noise * math.sqrt(2)
+    found = covariance + unpack(packed, size)
+    return found, *leading(found, semicircle_edge(noise * math.sqrt(2), size))
+
+
+def test_what_noise_hides_is_guessed_from_columns_that_are_alike():
+    true = smooth_covariance()
+    found, values, directions = noisy(true, 0.002, seed=0)
+    assert 3 <= len(values) <= 20  # a part of some thirty directions
+    likely, hidden = likely_rest(found, values, directions, 0.002)
+    assert np.all(likely > 0)
+    assert np.allclose(hidden @ directions.T, 0, atol=1e-9)
+    assert np.allclose(hidden @ hidden.T, np.eye(len(hidden)), atol=1e-9)
+    above = (directions.T * values) @ directions
+    with_guess = above + (hidden.T * likely) @ hidden
+    assert np.linalg.norm(with_guess - true) < 0.95 * np.linalg.norm(above - true)
+    # of the variance that the strong directions leave, a few guessed ones explain far more than so many others would
+    left = true - above
+    explained = np.einsum("ij,jk,ik->", hidden[:20], left, hidden[:20])
+    assert explained > 2 * 20 / len(true) * np.trace(left)
+
+
+def test_nothing_is_guessed_where_columns_have_only_their_strong_directions():
+    generator = np.random.default_rng(1)
+    strong = np.linalg.qr(generator.standard_normal((100, 3)))[0]
+    true = (strong * [1.0, 0.7, 0.5]) @ strong.T
+    guesses = [len(likely_rest(*noisy(true, 0.01, seed), 0.01)[0]) for seed in range(20)]
+    assert sum(size > 0 for size in guesses) <= 1
+    assert len(likely_rest(true, np.ones(3), strong.T, 0.0)[0]) == 0  # no noise hides anything
+
+
 def test_transform_uses_the_released_dictionary():
     model = PrivateNMF(4, epsilon=5.0).fit(TRAIN)
     W = model.transform(TEST)
@@ -331,6 +373,12 @@ def test_saved_models_hold_the_dictionary_only(tmp_path):
 def test_the_share_of_clipped_rows_is_reported():
     assert PrivateNMF(2, row_norm=0.5).fit(TRAIN).clipped_fraction_ == 1.0
     assert PrivateNMF(2, row_norm=1.5).fit(TRAIN).clipped_fraction_ == 0.0
+
+
+def test_rows_of_unit_length_are_not_said_to_be_clipped():
+    """Scaling rows leaves some of them a last bit longer than 1."""
+    assert (np.linalg.norm(TRAIN, axis=1) > 1).any()
+    assert PrivateNMF(2, row_norm=1.0).fit(TRAIN).clipped_fraction_ == 0.0
 
 
 def test_a_ledger_is_charged_once_for_all_sums(tmp_path):

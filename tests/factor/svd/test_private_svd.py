@@ -10,6 +10,7 @@ import tacit
 from tacit import PCA, SVD, PrincipalComponentRegression, PrivatePCA, PrivatePCR, PrivateSVD
 from tacit.errors import InvalidInputError, PrivacyWarning
 from tacit.estimators.input import clip_rows
+from tacit.factor.svd.private import explained_variance
 from tacit.parties import run_local
 
 INF = float("inf")
@@ -142,3 +143,33 @@ def test_holders_add_their_noise_to_one_sum():
     assert "1 of the 3 parties pooled" in models[0].guarantee_.trust
     assert angle(models[0].components_, PCA(3).fit(X).components_) < 0.15
     assert models[0].count_ == pytest.approx(4000, rel=0.05)
+
+
+@pytest.mark.filterwarnings("ignore::tacit.errors.PrivacyWarning")
+@pytest.mark.parametrize(("epsilon", "most"), [(0.1, 2.0), (0.3, 1.0)])
+def test_a_regression_in_strong_noise_is_not_far_worse_than_the_middle_of_the_range(epsilon, most):
+    """Coefficients that noise alone could explain are zero, and the constant is drawn to the middle of the range."""
+    generator, n_rows = np.random.default_rng(0), 300
+    X = generator.uniform(-1, 1, (n_rows + 500, 8))
+    y = 0.2 + 0.05 * X[:, 0] + 0.1 * generator.standard_normal(len(X))
+    errors = []
+    for seed in range(12):
+        model = PrivatePCR(6, epsilon=epsilon, feature_range=(-1, 1), target_range=(-1, 1), insecure_seed=seed)
+        predicted = model.fit(X[:n_rows], y[:n_rows]).predict(X[n_rows:])
+        errors.append(np.mean((y[n_rows:] - predicted) ** 2))
+    middle = np.mean(y[n_rows:] ** 2)
+    assert np.mean(errors) < most * middle
+
+
+def test_what_scores_explain_is_measured_beyond_the_noise():
+    generator = np.random.default_rng(3)
+    scores = generator.standard_normal((2000, 5)) / 3
+    design = np.hstack([np.ones((2000, 1)), scores])
+    gram = design.T @ design
+    chance = [
+        explained_variance(gram, design.T @ np.full(2000, 0.3) + 20 * generator.standard_normal(6), 0.0, 20.0, 2000)
+        for _ in range(40)
+    ]
+    assert np.median(chance) < 1e-3
+    told = explained_variance(gram, design.T @ (0.3 + 0.3 * scores[:, 0]), 0.0, 0.0, 2000)
+    assert np.isclose(told, 0.01, rtol=0.1)  # (0.3 / 3) squared

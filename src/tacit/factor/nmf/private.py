@@ -14,7 +14,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from tacit.channel import Clear, Outcome, Program, Split, Step, run
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.base import learned, public, released
-from tacit.estimators.input import check_components, clip_rows, row_norms, validated
+from tacit.estimators.input import check_components, clip_rows, clipped_fraction, validated
 from tacit.estimators.scheduled import ScheduledFit, ScheduledSums
 from tacit.estimators.verdict import Concern, about_columns, about_components, about_parts, some_rows
 from tacit.factor.nmf.estimator import NMF
@@ -246,7 +246,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
         rows = validated(self, X, reset=first, non_negative=True)
         if first:
             check_components(self.n_components, rows.shape)
-        self.clipped_fraction_ = float((row_norms(rows) > self.row_norm).mean())
+        self.clipped_fraction_ = clipped_fraction(rows, self.row_norm)
         return rows
 
     def _starts_from_moments(self) -> bool:

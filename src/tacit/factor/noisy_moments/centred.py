@@ -13,7 +13,8 @@ The mean itself is shrunk towards a constant, or to zero where it is small, as f
 So a small data set ends with a mean, a tiny one with a constant. These choices use released numbers only.
 
 The noise of a second moment is a symmetric Gaussian matrix, whose eigenvalues fill a semicircle up to a known edge; the
-eigenvalues of the covariance are shrunk accordingly [1]_.
+eigenvalues of the covariance are shrunk accordingly [1]_. What is below the edge is guessed from columns that are alike
+(`tacit.factor.noisy_moments.alike_columns`).
 
 References
 ----------
@@ -35,6 +36,7 @@ from numpy.typing import NDArray
 from tacit.channel import Bound, Outcome, Program, Split, Sum
 from tacit.estimators.input import clip_rows, row_norms
 from tacit.factor.arrays import Floats
+from tacit.factor.noisy_moments.alike_columns import likely_rest
 from tacit.factor.noisy_moments.symmetric import leading, leading_off_diagonal, pack, semicircle_edge, unpack
 
 SPLIT = Split(sums=0.15, spread=0.02, second=0.83)
@@ -82,7 +84,8 @@ class CentredMoments:
     columns : ndarray of int
         The columns of the covariance, in order; empty if the noise would have drowned it.
     values : ndarray of shape (rank,)
-        Eigenvalues of the covariance that rose above the noise, shrunk, the largest first.
+        Eigenvalues of the covariance that rose above the noise, shrunk, the largest first; then the likely ones of what the noise
+        hides, if that was asked for.
     vectors : ndarray of shape (rank, n_features)
         The eigenvectors, zero outside `columns`.
     noise : float
@@ -129,7 +132,8 @@ def centred_moments_program(
         Ask for a covariance in any case, and return this many eigenvectors; the value of those that did not rise above
         the noise is 0.
     own_variance : bool
-        Whether the directions explain the columns' variances too, or only what columns have in common.
+        Whether the directions explain the columns' variances too, and what the noise hides is guessed; or only what columns
+        have in common.
     split : Split
         With the steps "sums", "spread" and "second".
     """
@@ -208,10 +212,28 @@ def centred_moments_program(
         edge = semicircle_edge(last.noise["second"], len(columns)) / count
         moved = shrunk_sums(shift, shift_noise, non_negative=False)[columns]
         covariance = unpack(last["second"], len(columns)) / count - np.outer(moved, moved)
-        values, directions = leading(covariance, edge, rank) if own_variance else leading_off_diagonal(covariance, edge)
+        if own_variance:
+            values, directions = with_rest(covariance, edge, entry_noise, rank)
+        else:
+            values, directions = leading_off_diagonal(covariance, edge)
         vectors = np.zeros((len(values), features))
         vectors[:, columns] = directions
     return Outcome({"moments": CentredMoments(count, length, mean, cautious, columns, values, vectors, entry_noise)})
+
+
+def with_rest(covariance: Floats, edge: float, noise: float, rank: int | None) -> tuple[Floats, Floats]:
+    """Return the eigenvalues and eigenvectors above the noise, and the likely ones of the rest.
+
+    With `rank`, exactly that many are returned, and the values of those that did not rise above the noise are 0.
+    """
+    values, directions = leading(covariance, edge, rank)
+    above = values > 0
+    likely, hidden = likely_rest(covariance, values[above], directions[above], noise)
+    if rank is None:
+        return np.concatenate([values[above], likely]), np.concatenate([directions[above], hidden])
+    # the best guess first, then the leading directions of the noise, made orthogonal to all before them
+    basis, triangle = np.linalg.qr(np.concatenate([directions[above], hidden, directions[~above]])[:rank].T)
+    return values, (basis * np.where(np.diag(triangle) < 0, -1.0, 1.0)).T
 
 
 def divide(sizes: Floats, relative: float, first: float, energy: float, most: int) -> tuple[int, float]:
