@@ -193,13 +193,11 @@ def documents(
     epsilons: Sequence[float] = EPSILONS,
     corpora: Sequence[str] = tuple(CORPORA),
     runs: int = RUNS,
-    picture: str = "",
 ) -> None:
     """From how many documents on topics are usable: coherence beside the fit without privacy, K = 10, 5,000 frequent terms.
 
     A fit is also described by the fraction of different words among the ten of each topic.
     """
-    found: dict[str, dict[float, list[tuple[int, float]]]] = {}
     print(
         f"K = 10, delta {DELTA:g}, {runs} fits: mean (and standard deviation) of the fraction of the fit without privacy"
     )
@@ -221,15 +219,12 @@ def documents(
                 fits = [PrivateNMF(10, epsilon=epsilon, delta=DELTA).fit(X).components_ for _ in range(runs)]
                 own = [topic_coherence(fit, counts).mean() for fit in fits]
                 fraction = float(np.mean(own) / plain)
-                found.setdefault(name, {}).setdefault(epsilon, []).append((size, fraction))
                 print(
                     f"{name:<16}{size:>10}{epsilon:>9g}{plain:>17.3f}{np.mean(own):>9.3f}{fraction:>10.0%}"
                     f" ({np.std(own) / plain:.0%})"
                     f"{np.mean([different_words(fit) for fit in fits]):>17.2f}{different_words(T):>17.2f}",
                     flush=True,
                 )
-    if picture:
-        draw_documents(found, picture)
 
 
 def different_words(components: np.ndarray, n_words: int = 10) -> float:
@@ -264,30 +259,6 @@ def contaminated(epsilons: Sequence[float] = EPSILONS, sets: Sequence[str] = tup
                 print(
                     f"  {f'{label}, epsilon {epsilon:g}':<40}{np.mean(errors):>9.3f} ({np.std(errors):.3f})", flush=True
                 )
-
-
-def draw_documents(found: dict[str, dict[float, list[tuple[int, float]]]], picture: str) -> None:
-    """Draw the fractions of `documents`, one small figure per corpus."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 2.6), layout="constrained")
-    axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
-    for axis, (name, curves) in zip(axes, found.items(), strict=True):
-        for style, (epsilon, points) in zip(("o:", "s--", "v-"), curves.items(), strict=False):
-            axis.plot(*zip(*points, strict=True), style, label=f"epsilon {epsilon:g}", markersize=4)
-        axis.axhline(0.8, color="#6b7280", linewidth=0.8)
-        axis.set_xscale("log")
-        axis.set_xticks(sizes := [size for size, _ in points], [f"{size:,}" for size in sizes], fontsize=7)
-        axis.minorticks_off()
-        axis.set_ylim(0, 1.05)
-        axis.set_title(name, fontsize=9)
-        axis.set_xlabel("documents", fontsize=8)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("c_npmi, fraction of the\nfit without privacy", fontsize=8)
-    axes[-1].legend(frameon=False, fontsize=8)
-    with rc_context({"svg.fonttype": "none"}):
-        figure.savefig(picture, metadata={"Date": None})
 
 
 def overhead(repeats: int = 5) -> None:

@@ -1,6 +1,6 @@
 """Draw the pictures of README and documentation that are not made when the documentation is built.
 
-    python benchmarks/draw_pictures.py            # writes docs/pictures/frontier_*.svg and docs/pictures/parts.png
+    python benchmarks/draw_pictures.py            # writes docs/pictures/*.svg but private_nmf.svg, and parts.png
 
 A frontier is error or quality against epsilon, beside peers. Its figures are read from the tables of docs/results, so that a
 picture shows what its table says; draw again after a table has changed. The parts are those of examples/plot_private_parts.py.
@@ -26,7 +26,10 @@ MARKERS = "osv^D"
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture's axis: curves over epsilon, and levels that do not depend on it."""
+    """One picture's axis: curves over epsilon (or what `over` names), and levels that do not depend on it.
+
+    What is below `lowest` is not shown.
+    """
 
     title: str
     value: str
@@ -34,6 +37,8 @@ class Panel:
     others: dict[str, dict[float, float]] = field(default_factory=dict)
     levels: dict[str, float] = field(default_factory=dict)
     logarithmic: bool = False
+    over: str = "epsilon (smaller is more private)"
+    lowest: float | None = None
 
 
 def number(cell: str) -> float | None:
@@ -129,6 +134,74 @@ def components(after: str, title: str) -> Panel:
         {"Analyze Gauss": across(pca, "Analyze Gauss", column=1)},
         {"no privacy": number(rows[start + 2][-1]) or 0.0, "random directions (free)": 1 - rank / columns},
     )
+
+
+def regression() -> Panel:
+    """Return the errors of private principal component regression."""
+    rows = table("svd", "predictor", "epsilon 0.1")
+    return Panel(
+        "Regression on components: online news",
+        "held-out RMSE of log shares",
+        {"tacit, PrivatePCR": across(rows, "PrivatePCR")},
+        {"the noisy mean target alone": across(rows, "noisy mean")},
+        {
+            "no privacy": across(rows, "without privacy")[1.0],
+            "the middle of the range (free)": across(rows, "middle of the range")[1.0],
+        },
+    )
+
+
+def small_ratings() -> Panel:
+    """Return the errors of recommenders from few ratings, with and without non-negative factors."""
+    rows = table("recommender", "model", "epsilon 0.3", "no privacy")
+    part = [row[:-1] for row in rows]
+    return Panel(
+        "Ratings: MovieLens 100K, unit user",
+        "held-out RMSE",
+        {
+            "tacit, PrivateRatingNMF": across(part, "PrivateRatingNMF"),
+            "tacit, PrivateRecommender": across(part, "PrivateRecommender"),
+        },
+        {},
+        {
+            "RatingNMF, no privacy": next(number(row[-1]) or 0.0 for row in rows if "PrivateRatingNMF" in row[0]),
+            "a user's own mean (free)": across(part, "own mean")[1.0],
+        },
+    )
+
+
+def documents() -> list[Panel]:
+    """Return the coherence of private topics against the number of documents, one panel per corpus."""
+    rows = table("nmf", "corpus", "documents", "epsilon 1", "different words")
+    epsilons = {place: name for place, name in enumerate(rows[0]) if name.startswith("epsilon")}
+    corpora = dict.fromkeys(row[0] for row in rows[1:])
+    panels = []
+    for corpus in corpora:
+        lines: dict[str, dict[float, float]] = {name: {} for name in epsilons.values()}
+        for row in rows[1:]:
+            if row[0] == corpus:
+                for place, name in epsilons.items():
+                    lines[name][number(row[1]) or 0.0] = percent(row[place])
+        panels.append(
+            Panel(
+                corpus,
+                "c_npmi, % of the fit without privacy",
+                {},
+                lines,
+                {"without privacy": 100.0, "four fifths": 80.0},
+                over="documents",
+                lowest=0.0,
+            )
+        )
+    return panels
+
+
+def percent(cell: str) -> float:
+    """Return the percentage in a cell."""
+    found = re.search(r"(-?\d+)%", cell)
+    if found is None:
+        raise SystemExit(f"expected a percentage in the cell {cell!r}")
+    return float(found[1])
 
 
 def parts() -> Panel:
@@ -242,9 +315,11 @@ def draw(axis: Axes, panel: Panel) -> None:
     if panel.logarithmic:
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter("{x:g}")
-    axis.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    axis.set_xticks(epsilons, [f"{epsilon:,.5g}" for epsilon in epsilons])
     axis.minorticks_off()
-    axis.set_xlabel("epsilon (smaller is more private)")
+    axis.set_xlabel(panel.over)
+    if panel.lowest is not None:
+        axis.set_ylim(bottom=panel.lowest)
     axis.set_ylabel(panel.value)
     axis.set_title(panel.title, fontsize=10)
     axis.legend(frameon=False, fontsize=8)
@@ -254,6 +329,9 @@ def draw(axis: Axes, panel: Panel) -> None:
 CBCL = ("CBCL faces", "Principal components: CBCL faces")
 PICTURES = {
     "frontier_ratings": lambda: [ratings()],
+    "frontier_rating_nmf": lambda: [small_ratings()],
+    "frontier_pcr": lambda: [regression()],
+    "topics_by_documents": documents,
     "frontier_clicks": lambda: [clicks()],
     "frontier_nmf": lambda: [parts()],
     "frontier_svd": lambda: [components(*CBCL), components("online news", "Principal components: online news")],
@@ -267,7 +345,8 @@ PICTURES = {
 def picture(name: str) -> Figure:
     """Return one of the pictures."""
     panels = PICTURES[name]()
-    figure = Figure(figsize=(5.0 * len(panels) + 0.9, 3.7), layout="constrained")
+    width = 5.0 if len(panels) <= 3 else 3.2
+    figure = Figure(figsize=(width * len(panels) + 0.9, 3.7), layout="constrained")
     for axis, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         draw(axis, panel)
     return figure

@@ -284,3 +284,28 @@ def test_whether_two_ids_are_one_user_does_not_depend_on_other_users(tmp_path):
         found = read_ratings_file(tmp_path / name, "user,item,rating", catalogue)
         assert found["user"].to_list()[:2] == ["07", "7"]
         assert found["item"].to_list()[:2] == [1, 2]
+
+
+@pytest.mark.slow
+def test_non_negative_factors_by_one_command(fitted, tmp_path):
+    folder, _ = fitted
+    arguments = ["fit", "recommend", folder / "ratings.csv", "--non-negative", "--epsilon", 5, "--factors", 3]
+    arguments += ["--catalogue", folder / "films.txt", "--frontier", "--output", tmp_path / "out", "--json"]
+    found = tacit_command(*arguments)
+    assert found.returncode == 0, found.stderr
+    result = json.loads(found.stdout)
+    model = tacit.load(tmp_path / "out" / "model" / "recommender.tacit")
+    assert isinstance(model, tacit.PrivateRatingNMF)
+    assert model.item_factors_.min() >= 0
+    assert model.guarantee_.epsilon <= 5
+    assert not hasattr(model, "drawn_from_")
+    assert result["scores"]["private"]["rmse"] < result["scores"]["a user's own mean"]["rmse"]
+    assert len(result["frontier_on_synthetic_users"]) > 5
+
+
+@pytest.mark.parametrize("other", [("--implicit",), ("--epsilon-column", "eps"), ("--features", "genre")])
+def test_what_non_negative_factors_do_not_go_with_is_refused(fitted, tmp_path, other):
+    folder, _ = fitted
+    found = invoke("fit", "recommend", folder / "ratings.csv", "--non-negative", *other, "--output", tmp_path / "out")
+    assert found.exit_code != 0
+    assert "--non-negative for ratings" in str(found.exception)

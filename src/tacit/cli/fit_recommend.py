@@ -47,6 +47,9 @@ def recommend(
     rating_range: str = typer.Option("1:5", help="Least and greatest possible rating (public), as in 1:5."),
     implicit: bool = typer.Option(False, "--implicit", help="Rows are clicks, plays or purchases, not ratings."),
     features: str | None = typer.Option(None, help="With --epsilon: columns of the catalogue with public features."),
+    non_negative: bool = typer.Option(
+        False, "--non-negative", help="Factors of ratings that are not negative and can be read, one by one."
+    ),
     weighting: str = typer.Option("log", help="With --implicit: what a weight counts; log, linear or binary."),
     length: int = typer.Option(20, help="With --implicit: length of the lists that are measured."),
     columns: str | None = typer.Option(
@@ -84,6 +87,12 @@ def recommend(
             "--epsilon-column for ratings in one file, without --epsilon",
             words("--implicit, --epsilon or partitions"),
             "Give one epsilon for all users, or a column with each user's own; with --implicit one for all.",
+        )
+    if non_negative and (implicit or epsilon_column is not None or features is not None or parts.wanted):
+        raise InvalidInputError(
+            "--non-negative for ratings in one file, with one --epsilon for all users or none, without --features",
+            words("--implicit, --epsilon-column, --features or partitions"),
+            "Leave --non-negative out, or the other.",
         )
     private = epsilon is not None or epsilon_column is not None
     if features is not None and (not private or catalogue is None):
@@ -149,7 +158,9 @@ def recommend(
         else:
             bounds = range_of(rating_range, "--rating-range")
             budgets = None if epsilon_column is None else read_budgets(data, columns, epsilon_column)
-            result = compare_recommenders(frame, factors, rating_range=bounds, budgets=budgets, **common)
+            result = compare_recommenders(
+                frame, factors, rating_range=bounds, budgets=budgets, non_negative=non_negative, **common
+            )
         advance("writing the report")
         result.write(output)
         write_histories(frame, output)

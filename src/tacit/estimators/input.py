@@ -99,7 +99,7 @@ def clip_rows(X: Any, norm: float) -> Any:
 
 
 def clipped_fraction(X: Any, norm: float) -> float:
-    """Return the fraction of rows that `clip_rows` shortens by more than rounding: rows scaled to `norm` may be a last bit longer."""
+    """Return the fraction of rows that `clip_rows` shortens by more than rounding: scaled rows may be a last bit too long."""
     return float((row_norms(X) > norm * (1 + ROUNDING)).mean())
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_pairs
 from tacit.errors import InvalidInputError, PrivacyWarning, words
 from tacit.estimators.verdict import Concern, about_ratings, not_better_than, only_biases
-from tacit.factor import PrivateRecommender, Recommender
+from tacit.factor import PrivateRatingNMF, PrivateRecommender, RatingNMF, Recommender
 from tacit.report.figures import bars, frontier, histogram
 from tacit.report.page import Report
 from tacit.report.result import FitResult, concerns_in_the_result
@@ -37,9 +37,9 @@ class RecommenderComparison(FitResult):
 
     Attributes
     ----------
-    model : PrivateRecommender or Recommender
+    model : PrivateRecommender, PrivateRatingNMF, Recommender or RatingNMF
         The one to use: private if an epsilon was given.
-    plain : Recommender
+    plain : Recommender or RatingNMF
         The fit without privacy.
     measures : dict of str to dict
         RMSE, MAE, recall and NDCG on held-out ratings, of each model and of the users' own means.
@@ -63,8 +63,8 @@ class RecommenderComparison(FitResult):
     title = "Recommender"
     model_name = "recommender"
 
-    model: PrivateRecommender | Recommender
-    plain: Recommender
+    model: PrivateRecommender | PrivateRatingNMF | Recommender | RatingNMF
+    plain: Recommender | RatingNMF
     measures: dict[str, dict[str, float]]
     curves: dict[float, float]
     by_popularity: dict[str, list[float]]
@@ -161,6 +161,7 @@ def compare_recommenders(
     rating_range: tuple[float, float] = (1, 5),
     catalogue: Sequence[Any] | None = None,
     features: Any = None,
+    non_negative: bool = False,
     held_out: float = 0.1,
     other_epsilons: Sequence[float] = (),
     frontier: bool = False,
@@ -186,6 +187,9 @@ def compare_recommenders(
         All items: public, and required for a private fit.
     features : array_like of shape (n_items, n_features), optional
         Of the items, for the private fit: public. See `tacit.PrivateRecommender`.
+    non_negative : bool, default=False
+        Fit `tacit.PrivateRatingNMF` and `tacit.RatingNMF`, whose factors a person can read, in place of
+        `tacit.PrivateRecommender` and `tacit.Recommender`. Without features and budgets of the users.
     held_out : float, default=0.1
         Fraction of the ratings to hold out of both fits. With an `epsilon`, each rating is held out or kept by its user
         and item, under a secret key (`tacit.data.split`); otherwise by `random_state`.
@@ -225,6 +229,12 @@ def compare_recommenders(
     say = progress or (lambda stage: None)
     if budgets is not None and epsilon is not None:
         raise InvalidInputError("either an epsilon or budgets of the users", words("both"), "Leave one of them out.")
+    if non_negative and (features is not None or budgets is not None):
+        raise InvalidInputError(
+            "non-negative factors without features and without budgets of the users",
+            words("one of them"),
+            "Leave them out, or fit factors of any sign.",
+        )
     if epsilon is not None:
         check_epsilon(epsilon)
     private = epsilon is not None or budgets is not None
@@ -242,7 +252,9 @@ def compare_recommenders(
         out = held_out_pairs(frame["user"], frame["item"], fraction=held_out)
     train, test = frame.filter(~out), frame.filter(out)
     say("fitting without privacy, to compare")
-    plain = Recommender(n_factors, rating_range=rating_range, random_state=random_state).fit(train)
+    plain: Recommender | RatingNMF = (RatingNMF if non_negative else Recommender)(
+        n_factors, rating_range=rating_range, random_state=random_state
+    ).fit(train)
     models: dict[str, Any] = {"without privacy" if private else "fitted": plain}
     measures = _scores(models, test)
     if len(test):
@@ -252,11 +264,13 @@ def compare_recommenders(
     if private:
         # everything that can fail has been tried on the other fits before the private one is charged
         settings: dict[str, Any] = {"delta": delta, "rating_range": rating_range, "catalogue": list(catalogue or ())}
-        settings["features"] = features
-        curve = _errors_by_epsilon(train, test, n_factors, other_epsilons, settings, say)
+        kind = PrivateRatingNMF if non_negative else PrivateRecommender
+        if not non_negative:
+            settings["features"] = features
+        curve = _errors_by_epsilon(kind, train, test, n_factors, other_epsilons, settings, say)
         say("fitting with privacy")
         wanted: Any = epsilon if budgets is None else dict(budgets)
-        model = PrivateRecommender(n_factors, epsilon=wanted, **settings, ledger=ledger, dataset=dataset).fit(train)
+        model = kind(n_factors, epsilon=wanted, **settings, ledger=ledger, dataset=dataset).fit(train)
         say("measuring")
         models = {"private": model, **models}
         measures = {**_scores({"private": model}, test), **measures}
@@ -306,6 +320,7 @@ def _scores(models: dict[str, Any], test: polars.DataFrame) -> dict[str, dict[st
 
 
 def _errors_by_epsilon(
+    kind: type[PrivateRecommender] | type[PrivateRatingNMF],
     train: polars.DataFrame,
     test: polars.DataFrame,
     n_factors: int,
@@ -320,7 +335,7 @@ def _errors_by_epsilon(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)  # meant for the fit that is released
         for epsilon in epsilons:
-            model = PrivateRecommender(n_factors, epsilon=epsilon, **settings).fit(train)
+            model = kind(n_factors, epsilon=epsilon, **settings).fit(train)
             errors[epsilon] = model.evaluate(test).rmse
     return errors
 
@@ -336,7 +351,9 @@ def _own_mean_error(train: polars.DataFrame, test: polars.DataFrame) -> float:
 
 
 def _by_popularity(
-    model: PrivateRecommender | Recommender, train: polars.DataFrame, test: polars.DataFrame
+    model: PrivateRecommender | PrivateRatingNMF | Recommender | RatingNMF,
+    train: polars.DataFrame,
+    test: polars.DataFrame,
 ) -> list[float]:
     """Return the RMSE in groups of equal numbers of held-out ratings, by ascending popularity of the items."""
     import polars as pl

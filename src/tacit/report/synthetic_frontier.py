@@ -23,7 +23,9 @@ from tacit.factor import (
     PrivateImplicitRecommender,
     PrivateNMF,
     PrivatePCR,
+    PrivateRatingNMF,
     PrivateRecommender,
+    RatingNMF,
     Recommender,
     Relation,
 )
@@ -307,17 +309,18 @@ def _sizes(n_users: int, n_pairs: int, n_items: int, random: np.random.Generator
 
 
 @after_the_charge
-def ratings_frontier(model: PrivateRecommender, n_users: int, n_ratings: int) -> Frontier:
-    """Return the error of `PrivateRecommender` with the settings of `model`, at several epsilons."""
+def ratings_frontier(model: PrivateRecommender | PrivateRatingNMF, n_users: int, n_ratings: int) -> Frontier:
+    """Return the error of private models of the kind and with the settings of `model`, at several epsilons."""
     random = np.random.default_rng(0)
-    ids, factors = list(model.item_ids_), np.asarray(model.item_factors_)
+    side = model.drawn_from_ if isinstance(model, PrivateRatingNMF) else model._item_side()
+    ids, factors = list(model.item_ids_), np.asarray(side.factors)
     sizes = _sizes(n_users, n_ratings, len(ids), random)
-    tastes = random.standard_normal((len(sizes), factors.shape[1] + 1)) / np.sqrt(model.user_precision_)
+    tastes = random.standard_normal((len(sizes), factors.shape[1] + 1)) / np.sqrt(side.precision)
     items = drawn_items(model.item_weights_, sizes, lambda some: 0.0, random)
     users, columns = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(items)
-    expected = model.global_mean_ + model.item_biases_[columns] + tastes[users, -1]
+    expected = side.mean + side.biases[columns] + tastes[users, -1]
     expected = expected + np.einsum("ij,ij->i", tastes[users, :-1], factors[columns])
-    values = expected + math.sqrt(model.noise_) * random.standard_normal(len(users))
+    values = expected + math.sqrt(side.noise) * random.standard_normal(len(users))
     values = np.clip(values, model.least_, model.greatest_)
     out = random.random(len(users)) < HELD_OUT
     named = np.empty(len(ids), dtype=object)
@@ -332,10 +335,11 @@ def ratings_frontier(model: PrivateRecommender, n_users: int, n_ratings: int) ->
         np.bincount(train[0], minlength=len(sizes)), 1
     )
     means = np.where(np.bincount(train[0], minlength=len(sizes)) > 0, means, train[2].mean())
+    plain = RatingNMF if isinstance(model, PrivateRatingNMF) else Recommender
     return Frontier(
         EPSILONS,
-        _errors(lambda epsilon: error(PrivateRecommender(**{**settings, "epsilon": epsilon}).fit(*train))),
-        error(Recommender(model.n_factors, rating_range=model.rating_range).fit(*train)),
+        _errors(lambda epsilon: error(type(model)(**{**settings, "epsilon": epsilon}).fit(*train))),
+        error(plain(model.n_factors, rating_range=model.rating_range).fit(*train)),
         math.sqrt(float(np.mean((means[test[0]] - test[2]) ** 2))),
         "RMSE on held-out ratings",
         "a user's own mean (free)",

@@ -212,10 +212,9 @@ def centred_moments_program(
         edge = semicircle_edge(last.noise["second"], len(columns)) / count
         moved = shrunk_sums(shift, shift_noise, non_negative=False)[columns]
         covariance = unpack(last["second"], len(columns)) / count - np.outer(moved, moved)
-        if own_variance:
-            values, directions = with_rest(covariance, edge, entry_noise, rank)
-        else:
-            values, directions = leading_off_diagonal(covariance, edge)
+        values, directions = (
+            with_rest(covariance, edge, entry_noise, rank) if own_variance else leading_off_diagonal(covariance, edge)
+        )
         vectors = np.zeros((len(values), features))
         vectors[:, columns] = directions
     return Outcome({"moments": CentredMoments(count, length, mean, cautious, columns, values, vectors, entry_noise)})

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, parameter
-from tacit.estimators.base import public, released
+from tacit.estimators.base import learned, public, released
 from tacit.estimators.private import PrivateFit
 from tacit.factor.nmf.nnls import solve_rows
 from tacit.factor.nmf.program import factorise
@@ -59,6 +59,10 @@ class PrivateRatingNMF(NonNegativeRatings, PrivateFit, RatingModel):
         Not negative.
     rating_mean_ : float
         Predicted where the user or the item is not known.
+    item_weights_ : ndarray of shape (n_items,)
+        Released popularities of the items. Not set by ``epsilon=inf``.
+    drawn_from_ : ItemSide
+        The released items' side from which synthetic users were drawn. Not saved, and not set by ``epsilon=inf``.
     item_ids_, guarantee_, n_duplicates_
         As for `PrivateRecommender`; the biases and the mean are zero.
 
@@ -86,6 +90,8 @@ class PrivateRatingNMF(NonNegativeRatings, PrivateFit, RatingModel):
     catalogue: Any = public(default=None)
     random_state: int = public(default=0)
     rating_mean_: float = released()
+    item_weights_: NDArray[np.float64] = released()
+    drawn_from_: ItemSide = learned()
 
     def fit(self, users: Any, items: Any = None, ratings: Any = None) -> PrivateRatingNMF:
         """Learn from ratings, given as to `PrivateRecommender.fit`."""
@@ -119,7 +125,8 @@ class PrivateRatingNMF(NonNegativeRatings, PrivateFit, RatingModel):
             STAYS, CATALOGUE, *([NO_CATALOGUE] if self.catalogue is None else [])
         )
         side = on_rating_scale(ItemSide.learned(outcome), middle, half)
-        weights = outcome.public["weights"]
+        self.drawn_from_, self.item_weights_ = side, outcome.public["weights"]
+        weights = self.item_weights_
         self.rating_mean_ = float(np.clip(side.mean + weights @ side.biases / weights.sum(), least, greatest))
         rated = synthetic_ratings(side, least, greatest, self.random_state)
         factors = non_negative_factors(rated, self.n_factors, self.random_state)
