@@ -8,6 +8,7 @@ picture shows what its table says; draw again after a table has changed. The par
 
 from __future__ import annotations
 
+import math
 import re
 import runpy
 import sys
@@ -315,7 +316,9 @@ def draw(axis: Axes, panel: Panel) -> None:
     if panel.logarithmic:
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter("{x:g}")
-    axis.set_xticks(epsilons, [f"{epsilon:,.5g}" for epsilon in epsilons])
+    # labels of neighbours that are close would overlap
+    labelled = [one for one, after in zip(epsilons, [*epsilons[1:], math.inf], strict=True) if after > 1.2 * one]
+    axis.set_xticks(labelled, [f"{one:,.5g}" for one in labelled])
     axis.minorticks_off()
     axis.set_xlabel(panel.over)
     if panel.lowest is not None:
