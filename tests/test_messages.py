@@ -1309,7 +1309,7 @@ PUBLIC_HOLDERS = {
         "Search",
         "ChosenItems",
         "ItemModel",
-        "Release",
+        "ReleasedItems",
     ),
     # results that are for the holder, and are shown on purpose
     *("Match", "Reliability", "KSDP"),
