@@ -262,3 +262,15 @@ def test_other_sites_that_do_not_fit_are_refused(tmp_path):
     ]
     model = PrivateCoupledFactorization(2, epsilon=1.0, value_range=(0, 1), method="sgld", shared=["film"])
     refused(model, tucker, "'core', which has no entities, to be shared", tmp_path)
+
+
+def test_own_rows_of_many_sites_do_not_stand_for_the_factors():
+    """All sites' own weeks together outnumber the shared films; only the films have factors."""
+    mean, draw = planted(n_users=120), np.random.default_rng(2)
+    known = draw.random(mean.shape) < 0.6
+    parts = np.array_split(np.arange(len(mean)), 5)  # 20 weeks in all, 12 films
+    sites = [[relation(mean[part], known[part], ("user", "film", "week"), name="r")] for part in parts]
+    fitted = private(unit="cell", protect="user", shared=["film"]).fit_sites(sites)
+    truth = mean[parts[0]]
+    error = np.sqrt(np.mean((fitted[0].predict("r") - truth) ** 2))
+    assert error < 0.3 * truth.std()  # 0.14; if the ones of the weeks stand for the films' factors, 0.73

@@ -179,7 +179,7 @@ def cells_program(
         fixed = _with_factors(fixed, lead, popular, factors)
     own = None
     if settings.release_own:
-        own = yield from _own(cells, fixed, counts, rows[entity][:, 0], entity, split["own"])
+        own = yield from _own(cells, fixed, counts, rows[entity][:, 0], entity, settings.lead, split["own"])
     released = {f"rows:{name}": fixed.rows[name] for name in names}
     return Outcome({"mean": mean, "noise": VALUE_VARIANCE, "own": own, **released})
 
@@ -231,6 +231,7 @@ def _own(
     counts: Mapping[str, Floats],
     biases: Floats,
     entity: str,
+    lead: str | None,
     step: Step,
 ) -> Generator[Sum, Any, Floats]:
     r"""Release the sums of residuals times regressors of the entities' cells, and solve for their own factors.
@@ -246,7 +247,7 @@ def _own(
     total = yield _sum_of(cells, entity, residuals[:, None] * regressors, RESIDUAL_CLIP * LONGEST, step)
     gram = np.eye(fixed.size)
     if fixed.size > 1:
-        lead = max(fixed.rows, key=lambda name: len(fixed.rows[name]))
+        assert lead is not None  # its rows have the factors; those of all other factors are one
         table = np.concatenate([fixed.rows[lead][:, :-1], np.ones((len(fixed.rows[lead]), 1))], axis=1)
         common = np.maximum(counts[lead], 0.0) + TINY
         gram = (table * common[:, None]).T @ table / common.sum()
