@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from tacit.channel import Bound, Outcome, Program, Step, Sum
 from tacit.factor.ratings.als import ItemSide
@@ -63,9 +64,10 @@ def gradient_program(table: RatingTable, *, n_factors: int, step: Step, random_s
         near_items, near_users = clipped(items), clipped(users)
         # predictions are clipped to the range, so that no rating's own term, nor its rounding, exceeds the bound
         errors = table.values - np.clip(np.einsum("ij,ij->i", items[columns], users[rows]), -1.0, 1.0)
+        of_items, of_users = gradients(table, errors, near_items, near_users)
         total = yield Sum(
-            items=_scattered(columns, errors, near_users[rows], len(items)),
-            users=_scattered(rows, errors, near_items[columns], len(users)),
+            items=of_items,
+            users=of_users,
             # one row of each array changes, by at most tau times a row of norm C: sqrt(2) tau C for both
             bound=Bound(math.sqrt(2) * SPAN * CLIP, change=math.sqrt(2) * SPAN * CLIP),
             step=step,
@@ -166,10 +168,8 @@ def published_program(
         curve.append(float(np.sqrt(np.mean(errors**2))))
         if len(curve) > 1 and settings.tol > 0 and abs(curve[-2] - curve[-1]) <= settings.tol:
             break
-        total = yield Sum(
-            items=_scattered(columns, errors, clipped(users, settings.C)[rows], len(items)),
-            users=_scattered(rows, errors, clipped(items, settings.C)[columns], len(users)),
-        )
+        of_items, of_users = gradients(table, errors, clipped(items, settings.C), clipped(users, settings.C))
+        total = yield Sum(items=of_items, users=of_users)
         noisy = total["users"] + settings.lambda_ * users + noise * generator.standard_normal(users.shape)
         items = items - settings.mu * (total["items"] + settings.lambda_ * items)
         users = users - settings.mu * noisy
@@ -205,9 +205,9 @@ def item_side(items: NDArray[np.float64], level: float) -> ItemSide:
     return ItemSide(0.0, level * items[:, 0], items, items[:0], precision, OWN_NOISE)
 
 
-def _scattered(
-    places: NDArray[np.intp] | NDArray[np.int32], errors: NDArray[np.float64], rows: NDArray[np.float64], size: int
-) -> NDArray[np.float64]:
-    """Add errors times rows at their places."""
-    sums = [np.bincount(places, errors * column, minlength=size) for column in rows.T]
-    return np.stack(sums, axis=1)
+def gradients(
+    table: RatingTable, errors: NDArray[np.float64], items: NDArray[np.float64], users: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the errors' matrix (users x items) transposed times the users' rows, and times the items' rows."""
+    by_user = csr_array((errors, table.columns, table.ends), shape=(len(users), len(items)))
+    return by_user.T @ users, by_user @ items

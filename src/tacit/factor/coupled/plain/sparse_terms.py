@@ -19,7 +19,7 @@ from tacit.factor.arrays import Floats
 from tacit.factor.coupled.cells import Coords
 from tacit.factor.coupled.divergence import LEAST
 from tacit.factor.coupled.einsum import Layout, Spec
-from tacit.factor.coupled.predict import blocks, cell_letter, gathered, reconstruct_at
+from tacit.factor.coupled.predict import BY_PAIRS, blocks, cell_letter, gathered, reconstruct_at
 from tacit.factor.kernels import parallel_for
 from tacit.factor.small_solves import fused
 
@@ -222,7 +222,7 @@ class ListedCells:
             text, operands = gathered(self.spec, factors, listed.cells[block])
             groups = text.split(",")
             x = listed.values[block]
-            mean = np.einsum(f"{text}->{new}", *operands, optimize=True)
+            mean = np.einsum(f"{text}->{new}", *operands, optimize=BY_PAIRS)
             if power > 0:
                 mean = np.maximum(mean, LEAST)
             if loss:
@@ -234,7 +234,11 @@ class ListedCells:
                 # a letter that only this factor has: all entries along it get the same
                 free = [letter for letter in summed if letter not in "".join(left)]
                 arrays = [*arrays, weight, *(np.ones(sizes[letter]) for letter in free)]
-                terms = np.einsum(f"{','.join([*left, *free])}->{new}{summed}", *arrays, optimize=True)
+                left += free
+                if rows == 1:  # a core: all cells belong to its one row, so they are summed at once
+                    total[0] += np.einsum(f"{','.join(left)}->{summed}", *arrays, optimize=BY_PAIRS).ravel()
+                    continue
+                terms = np.einsum(f"{','.join(left)}->{new}{summed}", *arrays, optimize=BY_PAIRS)
                 _add_by_row(total, terms.reshape(len(x), width), listed.ends, block)
         below = layout.back(bottom, shape) if denominator else None
         return layout.back(top, shape), below, lost
