@@ -10,7 +10,8 @@ import pytest
 from tacit.errors import InvalidInputError
 from tacit.reproduce.catalogue import PAPERS, catalogue, chosen
 from tacit.reproduce.data import data_sets
-from tacit.reproduce.pages import resolve, source_link
+from tacit.reproduce.pages import resolve, source_link, write_markdown
+from tacit.reproduce.results import read
 
 ITEMS = catalogue()
 PAGES = Path(__file__).parents[2] / "docs" / "reproduce"
@@ -88,3 +89,29 @@ def test_the_page_of_results_is_dated_and_explains_every_number(paper):
     absent = re.search(r"Without a result: ([^#]*?)\.\n\n", text)
     said = set(re.split(r",\s+", absent[1].replace("\n", " "))) if absent else set()
     assert {name.strip() for name in said} == known - shown
+
+
+def without_places(text):
+    """Leave out what does not come from the result: where the sources are."""
+    return re.sub(r"\]\(\S*src/tacit/(\S*)\.py#L\d+\)", r"](\1)", text)
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_pages_come_from_the_files_of_results(paper, tmp_path, monkeypatch):
+    """Nobody has edited a section by hand, if its result is there; the page names all others."""
+    for drawing in ("curves_svg", "pictures_svg"):  # a figure takes a tenth of a second
+        monkeypatch.setattr(f"tacit.reproduce.pages.{drawing}", lambda figure: "")
+    entries = [entry for entry in ITEMS if entry.paper == paper.name]
+    found = [read(PAGES / "results" / paper.name / f"{entry.name}.json", entry) for entry in entries]
+    results = [result for result in found if result is not None]
+    assert not any(result.settings["quick"] for result in results)
+    page = without_places((PAGES / f"{paper.name}.md").read_text(encoding="utf-8"))
+    made = without_places(write_markdown(paper, results, tmp_path).read_text(encoding="utf-8"))
+    sections, shown = made.split("\n## ")[1:], page.split("\n## ")[1:]
+    assert {section.rstrip() for section in sections} <= {section.rstrip() for section in shown}
+    kept = re.search(r"Kept from an earlier page, without the file of its result: ([^#]*?)\.\n\n", page)
+    said = re.split(r",\s+", kept[1].replace("\n", " ")) if kept else []
+    there = {result.item.name for result in results}
+    assert set(said) == {section.partition(":")[0] for section in shown} - there
+    for drawn in (tmp_path / paper.name).glob("*.svg"):
+        assert (PAGES / paper.name / drawn.name).exists()

@@ -118,6 +118,54 @@ def test_digits_in_idx_files(tmp_path):
     assert read_idx(tmp_path / "images").reshape(2, 4).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"",
+        b"\0\0",
+        struct.pack(">iiii", 2051, 3, 2, 2) + bytes(8),  # a picture short
+        struct.pack(">iii", 3331, 1, 2) + bytes(8),  # floats (0x0d), not bytes
+        gzip.compress(b"\0\0\x08\1" + bytes(9))[:-9],
+    ],
+)
+def test_a_broken_idx_file_is_named(tmp_path, stored):
+    (tmp_path / "images").write_bytes(stored)
+    with pytest.raises(InvalidInputError, match="images to be an idx file"):
+        read_idx(tmp_path / "images")
+
+
+def test_a_table_with_text_among_its_numbers_is_named(tmp_path):
+    (tmp_path / "iris.data").write_text("5.1,3.5,1.4,?,Iris-setosa\n")
+    with pytest.raises(InvalidInputError, match=r"iris\.data to be the table"):
+        DataFolder(tmp_path)["iris"]
+
+
+def test_tags_in_their_official_files(tmp_path):
+    (tmp_path / "ml-10M100K").mkdir()
+    (tmp_path / "ml-10M100K" / "tags.dat").write_text(
+        "15::4973::excellent!::1215184630\n20::1747::politics::1188263867\n"
+    )
+    movies = "1747::Wag the Dog (1997)::Comedy\n4973::Amelie (2001)::Comedy|Romance\n9::Other (1)::Drama\n"
+    (tmp_path / "ml-10M100K" / "movies.dat").write_text(movies)
+    with pytest.raises(InvalidInputError, match="2 users and 2 movies"):
+        DataFolder(tmp_path)["movielens-10m-tags"]
+    (tmp_path / "ml-10M100K" / "tags.dat").write_text("15::4973\n")
+    with pytest.raises(InvalidInputError, match=r"tags\.dat to be tags"):
+        DataFolder(tmp_path)["movielens-10m-tags"]
+
+
+def test_the_number_of_songs_is_checked(tmp_path):
+    (tmp_path / "YearPredictionMSD.txt").write_text("2001" + ",1.5" * 90 + "\n")
+    with pytest.raises(InvalidInputError, match="1 rows of 90 features"):
+        DataFolder(tmp_path)["million-songs"]
+
+
+def test_ratings_without_anyone_in_the_slice_are_named(tmp_path):
+    (tmp_path / "rating.csv").write_text("user_id,anime_id,rating\n1,20,-1\n1,24,8\n")
+    with pytest.raises(InvalidInputError, match="no user and anime with enough ratings"):
+        DataFolder(tmp_path)["anime-slice"]
+
+
 def test_files_are_found_below_the_folder(tmp_path):
     (tmp_path / "downloads" / "ml-1m").mkdir(parents=True)
     (tmp_path / "downloads" / "ml-1m" / "ratings.dat").write_text("1::1::5::1\n")
@@ -141,5 +189,15 @@ def test_stand_ins_are_stated(tmp_path):
     folder = DataFolder(tmp_path)
     assert folder.state("netflix-slice") == "stand-in"
     assert "withdrawn" in folder.note("netflix-slice")
+    with pytest.raises(MissingData, match=r"docword\.enron\.txt\.gz.*archive\.ics\.uci\.edu"):
+        folder["enron"]  # the official one is asked for, not its stand-in, which is not there either
     assert folder.state("guardian") == "missing"  # its stand-in needs 20 Newsgroups, which is not there either
     assert folder.note("guardian") == ""
+
+
+def test_a_part_of_a_data_set_is_stated(tmp_path):
+    (tmp_path / "interactions").mkdir()
+    (tmp_path / "interactions" / "anime_kaggle_30pct.parquet").write_bytes(b"")
+    assert "three tenths" in DataFolder(tmp_path).note("anime-slice")
+    (tmp_path / "rating.csv").write_text("user_id,anime_id,rating\n")
+    assert DataFolder(tmp_path).note("anime-slice") == ""

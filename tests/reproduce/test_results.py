@@ -7,6 +7,7 @@ import math
 import re
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -177,6 +178,40 @@ def test_an_interrupted_run_goes_on(tmp_path, calls):
     assert calls == [3]
 
 
+def test_a_long_item_goes_on_with_the_part_at_which_it_was_interrupted(tmp_path):
+    computed: list[str] = []
+
+    def long(run: Run) -> Outcome:
+        def one(name: str) -> float:
+            computed.append(name)
+            if computed == ["a", "b"]:
+                raise KeyboardInterrupt
+            return float(len(computed))
+
+        values = tuple(run.part(name, lambda name=name: one(name)) for name in ("a", "b", "c"))
+        return Outcome((SideBySide("t", ("x",), (Row("y", 1.0, values, "lower", "why"),)),))
+
+    item = Item("made-up", "table-6.1", "long", 3, (), 1.0, long, ("tacit",))
+    run = Run(DataFolder(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        obtain([item], run, tmp_path)
+    (result,) = obtain([item], replace(run, seed=1), tmp_path)
+    assert computed == ["a", "b", "a", "b", "c"]  # other settings: nothing is used again
+    assert not list(tmp_path.rglob("*.unfinished"))
+    computed.clear()
+    with pytest.raises(KeyboardInterrupt):
+        obtain([item], run, tmp_path)
+    (result,) = obtain([item], run, tmp_path)
+    assert computed == ["a", "b", "b", "c"]
+    assert result.outcome.tables[0].rows[0].ours == (1.0, 3.0, 4.0)
+    assert not list(tmp_path.rglob("*.unfinished"))
+    computed.clear()
+    with pytest.raises(KeyboardInterrupt):
+        obtain([item], run, tmp_path, overwrite=True)
+    obtain([item], run, tmp_path, overwrite=True)
+    assert computed == ["a", "b", "a", "b", "c"]
+
+
 def broken(run: Run) -> Outcome:
     """Fail."""
     raise ZeroDivisionError
@@ -248,7 +283,7 @@ def test_a_section_says_when_where_and_how_often_was_measured(tmp_path):
     (result,) = obtain([ITEM], Run(DataFolder(tmp_path), repetitions=2), tmp_path)
     assert re.fullmatch(r"\d+ cores(, \d+ GB of memory)?; Python \S+, tacit \S+", result.machine)
     text = write_markdown(PAPER, [result], tmp_path / "md").read_text(encoding="utf-8").replace("\n", " ")
-    assert f"Computed on {result.date} in about a second ({result.machine}), 2 repetitions." in text
+    assert f"Computed on {result.date} in about a second ({result.machine}), at most 2 repetitions." in text
     assert "Numbers beside the paper's, by verdict: better: 1." in text
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacit.errors import InvalidInputError, parameter
 
@@ -76,6 +78,8 @@ class Run:
         Seed of splits, starts and samples. The noise of private methods has its own source.
     progress : callable
         To be called with the number of finished and of all parts.
+    unfinished : Path, optional
+        A folder for the parts of an item that is interrupted.
     """
 
     data: DataFolder
@@ -83,6 +87,7 @@ class Run:
     repetitions: int = 3
     seed: int = 0
     progress: Callable[[int, int], None] = field(default=lambda done, total: None)
+    unfinished: Path | None = None
 
     @property
     def seeds(self) -> range:
@@ -99,6 +104,19 @@ class Run:
             self.progress(done, len(parts))
             yield part
         self.progress(len(parts), len(parts))
+
+    def part(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return what `compute` returns, plain values for JSON, or read it if an interrupted run had computed it.
+
+        For items of which a part takes minutes. `name` is that of a file.
+        """
+        path = None if self.unfinished is None else self.unfinished / f"{name}.json"
+        if path is not None and path.exists():
+            return json.loads(path.read_text(encoding="utf-8"))
+        value = compute()
+        if path is not None:
+            write_whole(path, json.dumps(value))
+        return value
 
 
 @dataclass(frozen=True)
@@ -137,6 +155,14 @@ class Item:
     code: tuple[str, ...]
     stand_in: str = ""
     covers: tuple[str, ...] = ()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file in one step, so that an interruption leaves none or a whole one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    begun = path.with_suffix(".part")
+    begun.write_text(text, encoding="utf-8")
+    begun.replace(path)
 
 
 _ITEMS: dict[tuple[str, str], Item] = {}

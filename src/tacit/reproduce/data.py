@@ -28,11 +28,12 @@ class MissingData(InvalidInputError):  # noqa: N818
 class Layout:
     """Files of a data set: `files` are their names, with folders if a name alone would be ambiguous; `read` gets their paths.
 
-    A name that ends in "/" is a folder.
+    A name that ends in "/" is a folder. `part` says, for files with a part of the data set, which one.
     """
 
     files: tuple[str, ...]
     read: Callable[..., Any]
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,11 @@ class DataFolder:
         return "stand-in" if possible else "missing"
 
     def note(self, name: str) -> str:
-        """Return what stands in for a data set that is not there; empty if it is there."""
-        return self._described(name).stand_in_title if self.state(name) == "stand-in" else ""
+        """Return what stands in for a data set that is not there as a whole; empty if it is there."""
+        described = self._described(name)
+        if found := self._found(described):
+            return found[0].part
+        return described.stand_in_title if self.state(name) == "stand-in" else ""
 
     def __getitem__(self, name: str) -> Any:
         """Read a data set, or make its stand-in; each once."""
@@ -139,7 +143,7 @@ class DataFolder:
                     f"Get the official files again: {described.published}.",
                 )
             return read
-        if described.stand_in is not None:
+        if described.stand_in is not None and self.state(described.name) == "stand-in":
             return described.stand_in(self)
         where = "in the folder of --data or TACIT_DATA" if self.path else "; give its folder by --data or TACIT_DATA"
         raise MissingData(

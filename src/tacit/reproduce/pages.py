@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, get_args
 
-from tacit.reproduce.catalogue import Paper, catalogue
+from tacit.reproduce.catalogue import Item, Paper, catalogue
 from tacit.reproduce.drawing import curves_svg, pictures_svg
 from tacit.reproduce.outcome import ABOUT_CLAIM, Verdict
 from tacit.reproduce.results import Result
@@ -51,11 +51,12 @@ def write_html(paper: Paper, results: Sequence[Result], folder: Path, absent: Se
 def write_markdown(paper: Paper, results: Sequence[Result], folder: Path, absent: Sequence[str] = ()) -> Path:
     """Write the page of a paper as Markdown, and its figures as SVG files in a folder beside it.
 
-    Sections of an earlier page are kept for items that are absent now: a long run can be added to a page part by part.
+    Sections of an earlier page are kept for items that are absent now, and the page names them: a long run can be added to a
+    page part by part.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{paper.name}.md"
-    kept = {name: text for name, text in _sections_of(path).items() if name in absent}
+    kept = {name: _with_links(text, paper, name, folder) for name, text in _sections_of(path).items() if name in absent}
     lines = [f"# {paper.name}", "", paper.citation, ""]
     order = {entry.name: place for place, entry in enumerate(catalogue()) if entry.paper == paper.name}
     sections = [(result.item.name, "\n".join(map(_wrapped, _markdown(paper, result, folder)))) for result in results]
@@ -63,6 +64,9 @@ def write_markdown(paper: Paper, results: Sequence[Result], folder: Path, absent
     counts = {word: sum(text.count(f"| {word} |") for _, text in sections) for word in VERDICTS}
     quick = any(result.settings["quick"] for result in results)
     texts = conditions(counts, [name for name in absent if name not in kept], quick=quick, empty=not sections)
+    if kept:
+        names = [name for name, _ in sections if name in kept]
+        texts.append(f"Kept from an earlier page, without the file of its result: {', '.join(names)}.")
     lines += [line for text in texts for line in (text, "")]
     written = "\n".join([*map(_wrapped, lines), *(f"{text.rstrip()}\n" for _, text in sections)])
     path.write_text(written.rstrip() + "\n", encoding="utf-8")
@@ -98,16 +102,29 @@ def _markdown(paper: Paper, result: Result, folder: Path) -> list[str]:
         lines += [f"*{shown['caption']}*", ""]
         lines += [f"- {part['label']}: {', '.join(part['words'])}" for part in shown["lists"]] + [""]
     lines += [f"- {verdict}" for verdict in section["verdicts"]] + ([""] if section["verdicts"] else [])
-    links = ", ".join(f"[`{name}`]({link})" for name, link in section["code"])
-    lines += [f"Code: {links}. Computed by `{section['command']}`.", ""]
-    return lines
+    return [*lines, _code_line(result.item, folder), ""]
+
+
+def _code_line(entry: Item, folder: Path) -> str:
+    links = ", ".join(f"[`{name}`]({link})" for name, link in _code(entry, folder))
+    return f"Code: {links}. Computed by `{_command(entry)}`."
+
+
+def _with_links(text: str, paper: Paper, name: str, folder: Path) -> str:
+    """Return a section of an earlier page with links to where the code is now."""
+    for entry in catalogue():
+        if (entry.paper, entry.name) == (paper.name, name):
+            lines = [_code_line(entry, folder) if line.startswith("Code: ") else line for line in text.split("\n")]
+            return "\n".join(lines)
+    return text
 
 
 def _wrapped(line: str) -> str:
     """Break a long line of prose; tables, links and headings stay on one line."""
     if line.startswith(("|", "#")) or "](" in line:
         return line
-    return fill(line, 100, subsequent_indent="  " if line.startswith("- ") else "", break_long_words=False)
+    indent = "  " if line.startswith("- ") else ""
+    return fill(line, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def conditions(counts: dict[str, int], absent: Sequence[str], *, quick: bool, empty: bool) -> list[str]:
@@ -128,7 +145,7 @@ def _section(result: Result, folder: Path) -> dict[str, Any]:
         often = result.settings["repetitions"]
         notes.append(
             f"Page {entry.page} of the paper. Computed on {result.date} in {_time(result.seconds)} ({result.machine}), "
-            f"{often} repetition{'s' if often > 1 else ''}."
+            + (f"at most {often} repetitions." if often > 1 else "1 repetition.")
         )
     notes += [f"Stand-in: {text}" for text in result.stand_ins]
     notes += [f"Not computed: {result.missing}"] if result.missing else []
@@ -153,12 +170,19 @@ def _section(result: Result, folder: Path) -> dict[str, Any]:
             for shown in outcome.words
         ],
         "verdicts": outcome.verdicts,
-        "code": [
-            *((name, source_link(resolve(name), folder)) for name in entry.code),
-            (f"{entry.run.__module__}.{entry.run.__name__}", source_link(entry.run, folder)),
-        ],
-        "command": f"tacit reproduce {entry.paper} {entry.name}",
+        "code": _code(entry, folder),
+        "command": _command(entry),
     }
+
+
+def _code(entry: Item, folder: Path) -> list[tuple[str, str]]:
+    """Return the names of an item's algorithms and of its function, with links."""
+    found = [(name, source_link(resolve(name), folder)) for name in entry.code]
+    return [*found, (f"{entry.run.__module__}.{entry.run.__name__}", source_link(entry.run, folder))]
+
+
+def _command(entry: Item) -> str:
+    return f"tacit reproduce {entry.paper} {entry.name}"
 
 
 def _spans(remarks: Sequence[str]) -> list[int]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tacit.reproduce.catalogue import Item, Run
+from tacit.reproduce.catalogue import Item, Run, write_whole
 from tacit.reproduce.data import MissingData
 from tacit.reproduce.outcome import Outcome
 
@@ -77,8 +78,8 @@ def obtain(
     """Run the items, or read their results if these have the same settings and `overwrite` is false.
 
     An item whose data are missing is not run, and its result says what is missing. An item that fails does not keep the others
-    from running; its result has the error. Every result is written as soon as it is there, so that an interrupted run can be
-    continued.
+    from running; its result has the error. Every result is written as soon as it is there, and so are the parts of long items,
+    so that an interrupted run can be continued.
     """
     results = []
     for entry in items:
@@ -87,12 +88,14 @@ def obtain(
         if earlier is not None and earlier.settings == settings_of(run) and not earlier.missing:
             results.append(earlier)
             continue
-        result = obtain_one(entry, begin(entry) if begin else run)
+        used = begin(entry) if begin else run
+        unfinished = path.with_suffix(".unfinished") / fingerprint(settings_of(run))
+        if overwrite:
+            shutil.rmtree(unfinished.parent, ignore_errors=True)
+        result = obtain_one(entry, replace(used, unfinished=unfinished))
         if not result.missing and result.error is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = path.with_suffix(".part")
-            unfinished.write_text(json.dumps(result.to_json(), indent=1), encoding="utf-8")
-            unfinished.replace(path)
+            write_whole(path, json.dumps(result.to_json(), indent=1))
+            shutil.rmtree(unfinished.parent, ignore_errors=True)
         results.append(result)
     return results
 
@@ -144,6 +147,11 @@ def settings_of(run: Run) -> dict[str, Any]:
     from tacit import __version__
 
     return {"quick": run.quick, "repetitions": run.repetitions, "seed": run.seed, "tacit": __version__}
+
+
+def fingerprint(settings: dict[str, Any]) -> str:
+    """Return a name of a folder for parts that were computed with these settings."""
+    return "-".join(f"{name}={value}" for name, value in sorted(settings.items()))
 
 
 def read(path: Path, entry: Item) -> Result | None:

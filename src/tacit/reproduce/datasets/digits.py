@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,34 +27,34 @@ class Digits(Undisclosed):
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
     """Read an idx file of bytes, compressed or not: two zeros, the type 8, the number of axes, their sizes, the values."""
-    with reading(path, "an idx file"):
+    with reading(path, "an idx file of bytes", zlib.error):
         raw = path.read_bytes()
-    if raw[:2] == b"\x1f\x8b":
-        raw = gzip.decompress(raw)
-    axes = raw[3]
-    shape = np.frombuffer(raw, dtype=">u4", count=axes, offset=4).astype(int)
-    return np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * axes).reshape(shape)
+        if raw[:2] == b"\x1f\x8b":
+            raw = gzip.decompress(raw)
+        if raw[:3] != b"\0\0\x08" or len(raw) < 4:
+            raise ValueError("magic number")
+        shape = np.frombuffer(raw, dtype=">u4", count=raw[3], offset=4).astype(int)
+        return np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * raw[3]).reshape(shape)
 
 
 def _idx(train: Path, train_labels: Path, test: Path, test_labels: Path) -> Digits:
-    images = [read_idx(path).reshape(-1, 784) / 255.0 for path in (train, test)]
+    with reading(train, "images of 28 x 28 pixels"):
+        images = [read_idx(path).reshape(-1, 784) / 255.0 for path in (train, test)]
     labels = [read_idx(path).astype(np.int64) for path in (train_labels, test_labels)]
     return Digits(images[0], labels[0], images[1], labels[1])
 
 
 def _arrays(train: Path, test: Path) -> Digits:
-    with np.load(train) as first, np.load(test) as second:
+    with reading(train, "arrays x and y", KeyError), np.load(train) as first, np.load(test) as second:
         return Digits(
             first["x"] / 255.0, first["y"].astype(np.int64), second["x"] / 255.0, second["y"].astype(np.int64)
         )
 
 
 def _check(digits: Digits) -> str:
-    return (
-        ""
-        if (len(digits.train), len(digits.test)) == (60_000, 10_000)
-        else f"{len(digits.train)} and {len(digits.test)} images"
-    )
+    counts = tuple(map(len, (digits.train, digits.train_labels, digits.test, digits.test_labels)))
+    fits = counts == (60_000, 60_000, 10_000, 10_000)
+    return "" if fits else "{} images with {} labels, and {} with {}".format(*counts)
 
 
 _NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

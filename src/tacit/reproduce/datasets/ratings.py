@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def _parquet(path: Path) -> RatingTriples:
     return triples(frame["user"].to_numpy(), frame["item"].to_numpy(), frame["rating"].to_numpy(), (1, 5))
 
 
-def _has(users: int, items: int, ratings: int) -> object:
+def _has(users: int, items: int, ratings: int) -> Callable[[RatingTriples], str]:
     def check(loaded: RatingTriples) -> str:
         got = (*loaded.shape, len(loaded.ratings))
         return "" if got == (users, items, ratings) else f"{got[0]} users, {got[1]} items and {got[2]} ratings"
@@ -85,7 +86,7 @@ data_set(
         "MovieLens 1M, 1,000,209 ratings of 3706 movies by 6040 users",
         f"{MOVIELENS}1m/",
         (Layout(("ml-1m/ratings.dat",), read_ml_1m), Layout(("movielens1m/ratings.parquet",), _parquet)),
-        check=_has(6040, 3706, 1_000_209),  # type: ignore[arg-type]
+        check=_has(6040, 3706, 1_000_209),
     )
 )
 data_set(
@@ -94,7 +95,7 @@ data_set(
         "MovieLens 100K, 100,000 ratings of 1682 movies by 943 users",
         f"{MOVIELENS}100k/",
         (Layout(("u.data",), read_ml_100k), Layout(("movielens100k/ratings.parquet",), _parquet)),
-        check=_has(943, 1682, 100_000),  # type: ignore[arg-type]
+        check=_has(943, 1682, 100_000),
     )
 )
 
@@ -104,7 +105,7 @@ NETFLIX = (11345, 5466, 5_360_000)
 
 
 def _netflix_like(_folder: DataFolder) -> RatingTriples:
-    """A tenth of the slice in each direction, with its density of 8.65%."""
+    """A fifth of the slice in each direction, with its density of 8.65%."""
     made = make_ratings(NETFLIX[0] // 5, NETFLIX[1] // 5, ratings_per_user=int(0.0865 * NETFLIX[1] / 5), random_state=1)
     return triples(made.users, made.items, made.ratings, (1, 5))
 
@@ -157,6 +158,14 @@ data_set(
         "anime-slice",
         "the Anime Recommendations Database, users with 200 to 2500 ratings and anime with more than 100",
         "https://www.kaggle.com/CooperUnion/anime-recommendations-database",
-        (Layout(("rating.csv",), read_anime), Layout(("interactions/anime_kaggle_30pct.parquet",), _anime_part)),
+        (
+            Layout(("rating.csv",), read_anime),
+            Layout(
+                ("interactions/anime_kaggle_30pct.parquet",),
+                _anime_part,
+                "for all ratings of AnimeReco, three tenths of them; the limits of the slice are in the same proportion.",
+            ),
+        ),
+        check=lambda found: "" if len(found.ratings) else "no user and anime with enough ratings",
     )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,9 +69,10 @@ def _songs_like(_folder: DataFolder) -> Regression:
     return Regression(hidden @ turned, np.round(years), tuple(f"timbre {place}" for place in range(90)))
 
 
-def _size(columns: int) -> object:
+def _size(rows: tuple[int, ...], columns: int) -> Callable[[Regression], str]:
     def check(loaded: Regression) -> str:
-        return "" if loaded.X.shape[1] == columns else f"{loaded.X.shape[1]} features"
+        got = loaded.X.shape
+        return "" if got[0] in rows and got[1] == columns else f"{got[0]} rows of {got[1]} features"
 
     return check
 
@@ -82,9 +84,13 @@ data_set(
         "https://archive.ics.uci.edu/dataset/332/online+news+popularity",
         (
             Layout(("OnlineNewsPopularity.csv",), read_news),
-            Layout(("regression/online_news_popularity_7928x58.parquet",), _news_part),
+            Layout(
+                ("regression/online_news_popularity_7928x58.parquet",),
+                _news_part,
+                "for all 39,644 articles of Online News Popularity, 7928 of them.",
+            ),
         ),
-        check=_size(58),  # type: ignore[arg-type]
+        check=_size((39_644, 7928), 58),
     )
 )
 data_set(
@@ -93,7 +99,7 @@ data_set(
         "YearPredictionMSD, 515,345 songs with 90 features of timbre",
         "https://archive.ics.uci.edu/dataset/203/yearpredictionmsd",
         (Layout(("YearPredictionMSD.txt",), read_songs),),
-        check=_size(90),  # type: ignore[arg-type]
+        check=_size((515_345,), 90),
         stand_in=_songs_like,
         stand_in_title="for the Million Songs, 10,000 synthetic songs with 90 correlated features and a year that is mostly "
         "noise.",

@@ -20,9 +20,9 @@ def _official(path: Path, separator: str, columns: int) -> pl.DataFrame:
             line.split(None if separator == " " else separator)
             for line in path.read_text(encoding="utf-8").splitlines()
         ]
-    cells = [line for line in lines if len(line) >= columns]
-    names = [f"x{place}" for place in range(columns - 1)]
-    values = {name: [float(line[place - columns]) for line in cells] for place, name in enumerate(names)}
+        cells = [line for line in lines if len(line) >= columns]
+        names = [f"x{place}" for place in range(columns - 1)]
+        values = {name: [float(line[place - columns]) for line in cells] for place, name in enumerate(names)}
     return pl.DataFrame({**values, "y": [line[-1].strip() for line in cells]})
 
 

@@ -34,12 +34,12 @@ def _uclaf_of(arrays: Any) -> Uclaf:
 def _uclaf_mat(path: Path) -> Uclaf:
     from scipy.io import loadmat
 
-    with reading(path, "UCLAF"):
+    with reading(path, "UCLAF", KeyError):
         return _uclaf_of(loadmat(path))
 
 
 def _uclaf_npz(path: Path) -> Uclaf:
-    with np.load(path) as arrays:
+    with reading(path, "UCLAF", KeyError), np.load(path) as arrays:
         return _uclaf_of(arrays)
 
 
@@ -107,14 +107,8 @@ def _tags_dat(tags: Path, movies: Path) -> Tags:
     with reading(tags, "tags of MovieLens 10M"):
         lines = [line.split("::") for line in tags.read_text(encoding="utf-8").splitlines()]
         films = [line.split("::") for line in movies.read_text(encoding="utf-8").splitlines()]
-    users, items, words = (
-        [int(line[0]) for line in lines],
-        [int(line[1]) for line in lines],
-        [line[2] for line in lines],
-    )
-    return _tags_of(
-        users, items, words, [film[0] for film in films], [film[1] for film in films], [film[2] for film in films]
-    )
+        users, items, words = zip(*((int(user), int(movie), tag) for user, movie, tag, _ in lines), strict=True)
+        return _tags_of(users, items, words, *zip(*((film, title, kinds) for film, title, kinds in films), strict=True))
 
 
 def _tags_parquet(tags: Path, movies: Path) -> Tags:

@@ -90,6 +90,14 @@ CONTRADICTION = (
     "scale of 1 to 5."
 )
 
+OF_FITTED = "If X1 is compared with its estimate where it is known: the error of fitted ratings rises with N."
+NO_READING = (
+    "The thesis compares X1 with its estimate and does not say which ratings it holds out. Held-out ratings have errors "
+    "near its own at N = 1 and 2. Its fall from 0.96 to 0.74 is neither that of held-out ratings nor of fitted ones: more sites "
+    "leave a site less freedom to fit its own ratings. Gradient descent that is stopped after a fixed number of passes, where "
+    "more sites mean more steps, does not have it either (docs/results/private_coupled.md). The fall is unexplained."
+)
+
 
 def rmse(predicted: Floats, truth: Floats) -> float:
     """Return the root mean square error."""
@@ -126,15 +134,13 @@ def split(given: RatingTriples, seed: int, *, by: str, n_sites: int = 10) -> Spl
     return sites, np.column_stack([own[scored], other[scored]]), given.ratings[scored]
 
 
-def error(data: Split, n_sites: int, epsilon: float, protect: str, **settings: Any) -> float:
-    """Return the error at the first of N sites; without noise, by the method for whole entities, which fits more."""
-    sites, cells, truth = data
+def fit_first(sites: Any, n_sites: int, epsilon: float, protect: str, **settings: Any) -> Callable[[Any], Floats]:
+    """Fit N sites; return the prediction of the first one. Without noise, by the method for whole entities, which fits more."""
     relation = sites[0][0]
-    unit = "user" if math.isinf(epsilon) else "cell"
     wanted: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": DELTA,
-        "unit": unit,
+        "unit": "user" if math.isinf(epsilon) else "cell",
         "protect": protect,
         "value_range": (1, 5),
         **settings,
@@ -142,7 +148,19 @@ def error(data: Split, n_sites: int, epsilon: float, protect: str, **settings: A
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = PrivateCoupledFactorization(RANK, private=relation.factors[0], **wanted).fit_sites(sites[:n_sites])[0]
-        return rmse(np.clip(fitted.predict(relation.name, cells), 1, 5), truth)
+    return lambda cells: np.clip(fitted.predict(relation.name, cells), 1, 5)
+
+
+def error(data: Split, n_sites: int, epsilon: float, protect: str, **settings: Any) -> float:
+    """Return the error of the held-out ratings at the first of N sites."""
+    sites, cells, truth = data
+    return rmse(fit_first(sites, n_sites, epsilon, protect, **settings)(cells), truth)
+
+
+def error_of_fitted(data: Split, n_sites: int) -> float:
+    """Return the error, without noise, of the ratings that the first of N sites fits."""
+    cells, values = data[0][0][0].known_cells()
+    return rmse(fit_first(data[0], n_sites, math.inf, "site")(cells), values)
 
 
 @item(
@@ -177,6 +195,9 @@ def table_7_7(run: Run) -> Outcome:
                     shown = "NP" if method == "NP" else f"{method} ({protect}-level)"
                     label = (shown, "-" if math.isinf(epsilon) else f"{epsilon:g}", str(n_sites))
                     rows.append(Row(label, paper, errors[protect, epsilon, n_sites], "lower", _why(paper), 2))
+        for n_sites, paper in list(zip(SITES, TABLE_7_7["NP", "site", math.inf], strict=True))[: len(numbers)]:
+            ours = tuple(error_of_fitted(one, n_sites) for one in data)
+            rows.append(Row(("NP, fitted ratings", "-", str(n_sites)), paper, ours, "lower", OF_FITTED, 2))
         tables.append(SideBySide(f"Table 7.7, RMSE, {caption}", ("method", "epsilon", "N"), tuple(rows)))
         for epsilon in (1.0, 0.1):
             curves = []
@@ -188,7 +209,7 @@ def table_7_7(run: Run) -> Outcome:
                     values = np.transpose([errors[protect, epsilon, n_sites] for n_sites in numbers])
                     curves.append(Curve.of(f"ours, {protect}", numbers, values))
             figures.append(Figure(f"Figure 7.13, epsilon {epsilon:g}, {caption}", "sites N", "RMSE", tuple(curves)))
-    return Outcome(tuple(tables), tuple(figures), verdicts=(CONTRADICTION,))
+    return Outcome(tuple(tables), tuple(figures), verdicts=(CONTRADICTION, NO_READING))
 
 
 def _why(paper: float) -> str:

@@ -29,6 +29,8 @@ PAPER = {
 """Table 1, page 14: Frobenius error, coherence and perplexity, averages over corpora, M, f, k and 5 trials."""
 PARTIES, FRACTIONS, RANK, SWEEPS = (3, 5, 30), (0.03,), 20, 10
 """The paper's M, the least of its three f (3, 10 and 30%; for time), and k and sweeps that were set by hand."""
+AS_GOOD = 1.001
+"""An error up to a thousandth above that of nnsvd counts as the same; the paper's is 0.0006 above."""
 MEASURES = ("error / nnsvd", "coherence (c_npmi)", "perplexity / nnsvd")
 
 
@@ -119,12 +121,14 @@ def table_1(run: Run) -> Outcome:
                 remark = "Mean over corpora, parties and sizes; the ratio to nnsvd removes the scale of the corpora."
                 lines.append(Row((name, measure), ratio, ours, None if name == "nnsvd" else "lower", remark))
     caption = f"k = {rank}, {sweeps} sweeps, M = 3, 5 and 30 parties with 3% of the documents each, three corpora"
+    means = {name: float(np.mean([value[0] for value in values])) for name, values in errors.items()}
+    holds = means["PD-NMF-Init"] < min(means["random"], means["best of M"], AS_GOOD)
     return Outcome(
         (SideBySide(caption, ("start", "measure"), tuple(lines)),),
         verdicts=(
             "The paper's conclusion holds: PD-NMF-Init is as good as nnsvd, and better than random and best of M."
-            if float(np.mean([value[0] for value in errors["PD-NMF-Init"]]))
-            < float(np.mean([v[0] for v in errors["random"]]))
-            else "Here PD-NMF-Init is not better than a random start.",
+            if holds
+            else "The paper's conclusion, that PD-NMF-Init is as good as nnsvd and better than random and best of M, does not "
+            "hold here.",
         ),
     )
