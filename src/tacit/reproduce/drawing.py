@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 MARKERS = "osv^DPX<>*"
 MOST_MARKED = 30
 """Curves with more points have no markers."""
+MOST_LABELLED = 8
+"""A logarithmic axis with at most so many different values has a tick at each."""
 
 
 def curves_svg(figure: Figure) -> str:
@@ -41,6 +43,10 @@ def curves_svg(figure: Figure) -> str:
             on.fill_between(x, y - spread, y + spread, color=colour, alpha=0.15, linewidth=0)
     if figure.log_x:
         axis.set_xscale("log")
+        values = sorted({value for curve in figure.curves for value in curve.x})
+        if len(values) <= MOST_LABELLED:  # the measured places; the ticks of a short logarithmic axis overlap
+            axis.set_xticks(values, [f"{value:g}" for value in values])
+            axis.set_xticks([], minor=True)
     if figure.log_y:
         axis.set_yscale("log")
     if figure.ticks:

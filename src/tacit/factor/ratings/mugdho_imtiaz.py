@@ -210,4 +210,4 @@ def gradients(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the errors' matrix (users x items) transposed times the users' rows, and times the items' rows."""
     by_user = csr_array((errors, table.columns, table.ends), shape=(len(users), len(items)))
-    return by_user.T @ users, by_user @ items
+    return np.asarray(by_user.T @ users), np.asarray(by_user @ items)

@@ -84,7 +84,8 @@ def table_2(run: Run) -> Outcome:
 def least_p(measured: KSDP, marked: str = "") -> Vector:
     """Return the smallest p-value of each document over the statistics whose names end in `marked`."""
     columns = [place for place, name in enumerate(measured.statistics) if name.endswith(marked)]
-    return measured.p_values[:, columns].min(axis=1)
+    smallest: Vector = measured.p_values[:, columns].min(axis=1)
+    return smallest
 
 
 def from_values(values: Vector, mark: str) -> Statistic:
@@ -151,7 +152,7 @@ def figure_6(run: Run) -> Outcome:
         verdicts=(
             *verdicts,
             "The smallest of six p-values is compared. If no document made a difference, its mean would be between 0.14 (six "
-            "independent statistics) and 0.5 (six equal ones). Bars are the standard deviation over the documents.",
+            "independent statistics) and 0.5 (six equal ones). The bands are the standard deviation over the documents.",
             "The ratios of the singular values follow from the directions that the parties see, so hiding their scale hides "
             "less than the paper assumes: the second curve uses them.",
         ),
