@@ -114,8 +114,8 @@ class UnitCells(Undisclosed):
 
     @property
     def most_cells(self) -> int:
-        """The number of cells that an entity can have, from the public shape of the relation."""
-        return math.prod(self.relation.shape) // max(self.n_entities, 1)
+        """The number of cells that an entity can have (at least 1), from the public shape of the relation."""
+        return max(math.prod(self.relation.shape) // max(self.n_entities, 1), 1)
 
     @cached_property
     def entity(self) -> Integers:
