@@ -14,6 +14,8 @@ from tacit.privacy import Ledger
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed")
 
+import dask  # noqa: E402
+
 from tacit.cluster import run, run_on, transform_on  # noqa: E402
 from tacit.cluster.driver import _ClusterRun  # noqa: E402
 from tacit.cluster.journal import Journal  # noqa: E402
@@ -235,3 +237,12 @@ def test_fit_takes_files_and_starts_a_cluster_of_its_own(rows, monkeypatch):
     found = tacit.PrivateMoments(epsilon=1.0).fit(rows)
     assert found.guarantee_.holds
     assert found._result.guarantee == found.guarantee_
+
+
+@pytest.mark.slow
+def test_a_cluster_of_its_own_does_not_sample_its_workers_for_a_dashboard_that_is_not_there():
+    before = dask.config.get("distributed.worker.profile.enabled", True)
+    with run.cluster_of(None, 1) as own:
+        settings = own.run(lambda: (dask.config.get("distributed.worker.profile.enabled"),))
+    assert list(settings.values()) == [(False,)]
+    assert dask.config.get("distributed.worker.profile.enabled", True) == before  # those of this process stay

@@ -1,10 +1,13 @@
 """A worker that hangs, or is much slower than the others, loses its partitions to them: the same bits, and an end."""
 
+from concurrent.futures import CancelledError
+
 import numpy as np
 import pytest
 
 import tacit
 from tacit.data import make_images
+from tacit.errors import PartyError
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed")
 
@@ -98,3 +101,16 @@ def test_patience_grows_with_what_would_be_repeated(rows):
     assert run._patience_with(1.0) == driver.SLOWER
     run._computed = 30.0
     assert run._patience_with(1.0) == 1.0 + 2 * 31.0
+
+
+def test_tasks_that_dask_cancelled_mean_a_lost_scheduler(rows, monkeypatch):
+    """Dask cancels the tasks of a client whose scheduler is gone before it says so."""
+    client = Workers(["a"])
+
+    def cancelled(run, futures):
+        client.status = "connecting"
+        raise CancelledError
+
+    monkeypatch.setattr(driver._ClusterRun, "_wait", cancelled)
+    with pytest.raises(PartyError, match="scheduler that answers"):
+        fitted(client, rows)

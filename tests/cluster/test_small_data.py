@@ -8,10 +8,12 @@ import warnings
 import numpy as np
 import polars as pl
 import pytest
+import sklearn.base
 from threadpoolctl import threadpool_info
 from typer.testing import CliRunner
 
 import tacit
+from tacit.channel.run import interpose
 from tacit.cli.main import app
 from tacit.cluster import recommend_on, run, transform_on, worker
 from tacit.cluster.driver import ONE_PARTITION, _without_secrets
@@ -139,6 +141,31 @@ def test_workers_get_a_long_catalogue_as_an_array():
         assert sent.tolist() == listed
 
 
+def test_a_long_catalogue_is_not_copied_item_by_item(monkeypatch):
+    copies, deepcopy = [], sklearn.base.copy.deepcopy
+    monkeypatch.setattr(sklearn.base.copy, "deepcopy", lambda value: copies.append(1) or deepcopy(value))
+    _without_secrets(tacit.PrivateRecommender(2, epsilon=1.0, catalogue=list(range(1000))))
+    assert len(copies) < 100  # one per setting
+
+
+@pytest.mark.parametrize("model", [tacit.SVD, tacit.PCA])
+def test_a_table_with_few_columns_needs_one_exchange_on_a_cluster_of_one_owner(model, rows):
+    found, alone = model(4, hide_singular_values=False).fit(rows), model(4, hide_singular_values=False).fit(IMAGES)
+    assert found.n_iter_ == 1
+    np.testing.assert_allclose(found.singular_values_, alone.singular_values_, rtol=1e-9)
+    np.testing.assert_allclose(found.components_, alone.components_, atol=1e-6)
+    hidden = model(4).fit(rows)
+    assert hidden.n_iter_ == 1
+    np.testing.assert_allclose(hidden.components_, alone.components_, atol=1e-6)
+
+
+def test_a_cluster_among_parties_asks_about_a_few_directions_at_a_time(rows):
+    """All products together are X'X of all parties' rows, which they agreed on asking a part of."""
+    with interpose(lambda channel: channel):
+        found = tacit.SVD(2, oversample=4, hide_singular_values=False).fit(rows)
+    assert found.n_iter_ > 1
+
+
 def test_a_compact_table_has_the_same_numbers(tmp_path):
     frame = pl.DataFrame(
         {"user": ["b", "a", "b", "c"], "item": [5, 2**40, -3, 5], "rating": [0.5, 0.1, 3.0, 4.0], "note": "x"}
@@ -168,6 +195,25 @@ def test_users_are_compared_without_reading_their_ratings(ratings, tmp_path, mon
 
 
 # ------------------------------------------------------------------------------------------- workers, runs, checkpoint
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_ratings_in_text_files_and_in_blocks_are_fitted(ending, ratings, tmp_path):
+    """A fit numbers the users of each partition; the comparison of users among partitions is of their ids."""
+    for place in range(3):
+        part = FRAME.filter(pl.col("user") % 3 == place)
+        part.write_csv(tmp_path / f"stars{place}.{ending}", separator="," if ending == "csv" else "\t")
+    model = tacit.PrivateRecommender(2, epsilon=1.0, catalogue=CATALOGUE, insecure_seed=1)
+    found = run.run_on(None, model, str(tmp_path / f"stars*.{ending}"), item_type="integer")
+    whole = tacit.PrivateRecommender(2, epsilon=1.0, catalogue=CATALOGUE, insecure_seed=1).fit(ratings)
+    assert found.item_biases_.tobytes() == whole.item_biases_.tobytes()
+    blocks = run.run_on(None, model, ratings, blocks=2)
+    np.testing.assert_allclose(blocks.item_biases_, whole.item_biases_, atol=1e-6)
+    FRAME.filter(pl.col("user") == 0).write_csv(
+        tmp_path / f"stars9.{ending}", separator="," if ending == "csv" else "\t"
+    )
+    with pytest.raises(InvalidInputError, match="a user in two"):
+        run.run_on(None, model, str(tmp_path / f"stars*.{ending}"), item_type="integer")
 
 
 def test_every_worker_has_the_version_of_the_driver():
@@ -285,6 +331,28 @@ def test_a_checkpoint_that_is_kept_gives_the_same_model_again(rows, tmp_path):
     assert len(ledger.history("images")) == 2
 
 
+def test_a_command_that_was_killed_goes_on_in_its_folder(rows, tmp_path):
+    """A killed command cannot remove the empty folder that it made for its model."""
+    out, checkpoint = tmp_path / "out", tmp_path / "run"
+    arguments = ["fit", "nmf", rows, "-k", "2", "--epsilon", "1", "--output", str(out), "--checkpoint", str(checkpoint)]
+    (out / "model").mkdir(parents=True)
+    refused = CliRunner().invoke(app, arguments)
+    assert "without an earlier result" in str(refused.exception), (
+        "there is no checkpoint: another command may be at work there"
+    )
+    with pytest.raises(DriverDiedError):
+        run.run_on(None, tacit.PrivateMoments(epsilon=1.0), rows, checkpoint=checkpoint, on_round=_die)
+    assert "that of another one" in str(CliRunner().invoke(app, arguments).exception), (
+        "it gets as far as the checkpoint"
+    )
+    (out / "model" / "earlier.tacit").touch()
+    assert "without an earlier result" in str(CliRunner().invoke(app, arguments).exception)
+
+
+def _die(progress):
+    raise DriverDiedError
+
+
 def test_a_command_whose_result_cannot_be_written_loses_nothing(rows, tmp_path, monkeypatch):
     """The disk is full when the model is written: the budget is spent, and the next call gets the model that it paid for."""
     ledger = Ledger(tmp_path / "budget.db")
@@ -319,3 +387,14 @@ def test_a_model_is_applied_without_a_cluster(rows, ratings, tmp_path):
     lists = recommend_on(None, items, ratings, tmp_path / "lists", n=3)
     users = pl.concat([pl.read_parquet(path) for path in lists])["user"]
     assert sorted(users.unique().to_list()) == sorted(FRAME["user"].unique().to_list())
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_file_leaves_no_part_of_it(rows, tmp_path, monkeypatch):
+    def full(frame, path):
+        path.write_bytes(b"half")
+        raise pl.exceptions.ComputeError("parquet: underlying IO error: No space left on device")
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
+    with pytest.raises(InvalidInputError, match="a folder that can be written to, for rows0.parquet"):
+        transform_on(None, tacit.NMF(2, max_iter=2).fit(IMAGES), rows, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())

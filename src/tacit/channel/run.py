@@ -149,21 +149,31 @@ class Channel(Protocol):
 
 
 _interposed: ContextVar[Callable[[Channel], Channel] | None] = ContextVar("interposed", default=None)
+_one_owner: ContextVar[bool] = ContextVar("one_owner", default=False)
 
 
 @contextmanager
-def interpose(wrap: Callable[[Channel], Channel]) -> Iterator[None]:
-    """Within the block, every run's channel is wrapped by `wrap`; this is how a fit is observed from outside."""
-    token = _interposed.set(wrap)
+def interpose(wrap: Callable[[Channel], Channel], *, one_owner: bool = False) -> Iterator[None]:
+    """Within the block, every run's channel is wrapped by `wrap`; this is how a fit is observed from outside.
+
+    `one_owner` says that all holders whom the wrapped channel reaches are one owner's own machines.
+    """
+    token, owner = _interposed.set(wrap), _one_owner.set(one_owner)
     try:
         yield
     finally:
+        _one_owner.reset(owner)
         _interposed.reset(token)
 
 
 def is_alone() -> bool:
     """Whether a fit that starts here is one holder's own: not among parties, and not observed."""
     return _interposed.get() is None
+
+
+def has_one_owner() -> bool:
+    """Whether the totals of a fit that starts here are seen by other machines of the same owner, and by nobody else."""
+    return _one_owner.get()
 
 
 def interposed(channel: Channel) -> Channel:

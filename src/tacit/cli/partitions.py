@@ -91,7 +91,8 @@ class Partitioned:
         from tacit.cluster import end_checkpoint
         from tacit.report import ResultFolder, fit_partitions
 
-        with ResultFolder(output, overwrite=overwrite), progress(stages, quiet=as_json) as advance:
+        replace = overwrite or self._was_killed_before_it_wrote(output)
+        with ResultFolder(output, overwrite=replace), progress(stages, quiet=as_json) as advance:
             advance("starting the cluster")
             result = fit_partitions(
                 estimator,
@@ -113,6 +114,15 @@ class Partitioned:
         if self.checkpoint is not None:
             end_checkpoint(self.checkpoint)
         show_fit(result, output, as_json=as_json)
+
+    def _was_killed_before_it_wrote(self, output: Path) -> bool:
+        """Whether the folder holds nothing but the empty one that an earlier call with this checkpoint made."""
+        from tacit.cluster.journal import Journal
+        from tacit.report.result import MODEL
+
+        if not Journal.at(self.checkpoint).is_begun or not (output / MODEL).is_dir():
+            return False
+        return [path.name for path in output.iterdir()] == [MODEL] and not any((output / MODEL).iterdir())
 
 
 def whole_data_only(option: str) -> InvalidInputError:

@@ -152,16 +152,18 @@ def _apply_on(
 
 def _write(compute: Compute, model: Any, source: str, output: str) -> None:
     """Compute and write one file, complete or not at all."""
+    from polars.exceptions import PolarsError  # its name for a full disk
+
     frame, partial = compute(model, source), Path(f"{output}.partial")
     try:
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))  # they describe the rows
         frame.write_parquet(partial)
         os.replace(partial, output)
-    except OSError as error:
+    except (OSError, PolarsError) as error:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise InvalidInputError(
             f"a folder that can be written to, for {Path(output).name}",
-            words(error.strerror or type(error).__name__),
+            words(getattr(error, "strerror", None) or type(error).__name__),
             "Free space, or give another folder; files that are there are complete.",
         ) from None

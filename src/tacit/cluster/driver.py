@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import secrets
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -173,6 +175,7 @@ class _ClusterRun:
             threads,
             version("tacit"),
             resident,
+            is_alone(),
         )
         self._answers: list[Any] = []
         self._given: dict[str, int] = {}
@@ -313,6 +316,10 @@ class _ClusterRun:
                     summed = replace(summed, integers=exact.integers)
             except _WorkerLostError:
                 continue
+            except CancelledError as error:  # Dask cancels all tasks when it loses its scheduler
+                if self._client.status != "running":
+                    raise _scheduler_lost() from error
+                continue
             except OSError as error:  # the scheduler does not answer
                 raise _scheduler_lost() from error
             return summed
@@ -340,9 +347,12 @@ class _ClusterRun:
     def _submit(self, worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
         self._counter += 1
         key = f"tacit-{function.__name__}-{self._spec.run}-{self._counter}"
-        return self._client.submit(
-            function, *arguments, key=key, workers=[worker], allow_other_workers=False, pure=False, retries=0
-        )
+        with warnings.catch_warnings():
+            # a total is sent once to every worker, with its next task; Dask would warn of more than 10 MB
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return self._client.submit(
+                function, *arguments, key=key, workers=[worker], allow_other_workers=False, pure=False, retries=0
+            )
 
     def _everyone(self, submit: Callable[..., Any], *arguments: Any, least: bool = False) -> Contribution:
         """Submit one task per worker for its partitions, wait for all, and return their sum; `least` takes one partition."""
@@ -460,16 +470,14 @@ def _without_secrets(estimator: Any) -> Any:
     """Return a copy of the estimator for the workers: nothing that they do not need."""
     from sklearn.base import clone
 
-    twin = clone(estimator)
-    for name in ("ledger", "dataset", "insecure_seed"):
-        if hasattr(twin, name):
-            setattr(twin, name, None)
-    if getattr(twin, "catalogue", None) is not None:
+    settings = {**estimator.get_params(deep=False), "verbose": False}  # the driver tells
+    settings |= dict.fromkeys({"ledger", "dataset", "insecure_seed"} & settings.keys())
+    if settings.get("catalogue") is not None:
         from tacit.factor.ratings.table import as_ids
 
-        twin.catalogue = as_ids(twin.catalogue, "catalogue")  # a long list is copied once per partition: an array, fast
-    twin.set_params(verbose=False)  # the driver tells
-    return twin
+        # an array is copied at once, here and per partition; `clone` copies a list item by item
+        settings["catalogue"] = as_ids(settings["catalogue"], "catalogue")
+    return clone(type(estimator)(**settings))
 
 
 def _grid_for(largest: float, partitions: int) -> Grid:

@@ -38,6 +38,11 @@ class Journal:
         return cls(None if folder is None else Path(folder))
 
     @property
+    def is_begun(self) -> bool:
+        """Whether the folder holds a run that did not end."""
+        return self._folder is not None and (self._folder / STATE).exists()
+
+    @property
     def keeps(self) -> bool:
         """Whether a run can be resumed."""
         return self._folder is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -299,7 +299,7 @@ class RatingReader:
         """Return the users of the ratings of a partition, and read nothing else of a Parquet file."""
         path = source.path if isinstance(source, Block) else source
         if isinstance(source, Block) or not path.lower().endswith(".parquet"):
-            return self(source).arguments[0]["user"]
+            return replace(self, compact=False)(source).arguments[0]["user"]  # their ids, not their numbers
         from tacit.data.files import read_columns, read_frame
 
         self._check_columns(read_columns(path), Path(path).name)

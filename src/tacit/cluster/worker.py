@@ -84,6 +84,8 @@ class FitSpec(Undisclosed):
         Of tacit.
     resident : int, optional
         How many partitions a worker keeps in memory from round to round; all of them, if not given.
+    one_owner : bool
+        Whether nobody but the owner of the cluster sees the totals: it is not a party among others.
     """
 
     run: str
@@ -93,6 +95,7 @@ class FitSpec(Undisclosed):
     threads: int
     version: str
     resident: int | None = None
+    one_owner: bool = False
 
 
 @dataclass(frozen=True)
@@ -224,7 +227,7 @@ class PartitionFit:
                 self._posted.put((0, Contribution(None, label=self._label, columns=loaded.columns), {}))
                 return
             self._columns, self._free = loaded.columns, loaded.free
-            with interpose(self._relay):
+            with interpose(self._relay, one_owner=self._spec.one_owner):
                 fitted = _fresh(self._spec.estimator).fit(*loaded.arguments)
             released = {name: vars(fitted)[name] for name in fitted._released if name in vars(fitted)}
             header = Header(self._channels, "end", tuple(map(repr, lengths_of(released).tolist())))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.channel import Outcome, Program, is_alone
+from tacit.channel import Outcome, Program, has_one_owner, is_alone
 from tacit.estimators.base import public, released
 from tacit.estimators.holders import AmongHolders
 from tacit.estimators.input import check_components, validated
@@ -37,7 +37,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components of the rows of `X`."""
-        self._run(self._program(X, alone=is_alone()))
+        self._run(self._program(X, alone=is_alone(), one_owner=has_one_owner()))
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
@@ -59,12 +59,12 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
     def _scores(self, table: Table) -> NDArray[Any]:
         return table.times(self.components_.T)
 
-    def _program(self, X: Any, y: Any = None, *, alone: bool = False) -> Program:
+    def _program(self, X: Any, y: Any = None, *, alone: bool = False, one_owner: bool = False) -> Program:
         """Return this holder's program, for any channel; the other holders' must have the same parameters and columns.
 
-        If the holder is `alone`, it asks for nothing.
+        If the holder is `alone`, it asks for nothing; if all holders have `one_owner`, it may ask about all columns at once.
         """
-        settings = self._settings(alone)
+        settings = self._settings(alone, one_owner)
         return svd_program(self._checked(X, settings), settings)
 
     def _learned(self, outcome: Outcome) -> Self:
@@ -76,7 +76,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
             self.singular_values_ = result["singular_values"].astype(outcome.private["dtype"])
         return self
 
-    def _settings(self, alone: bool) -> SVDSettings:
+    def _settings(self, alone: bool, one_owner: bool) -> SVDSettings:
         return SVDSettings(
             n_components=check_count(self.n_components, "n_components"),
             hide_singular_values=check_flag(self.hide_singular_values, "hide_singular_values"),
@@ -85,6 +85,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
             tol=check_non_negative(self.tol, "tol"),
             seed=check_seed(self.random_state),
             alone=alone,
+            one_owner=one_owner,
             power=check_choice(self.method, "method", ("lanczos", "power")) == "power",
         )
 
@@ -113,7 +114,8 @@ class SVD(Components):
 
     Alone it is a truncated singular value decomposition, found by ARPACK; among holders every one learns the same V and keeps
     its own rows.
-    Dense or sparse (CSR) rows, float32 or float64; sparse ones are never made dense, and :math:`X^\top X` is never formed.
+    Dense or sparse (CSR) rows, float32 or float64; sparse ones are never made dense, and :math:`X^\top X` is formed
+    on a cluster of one owner only, if it is small.
 
     Parameters
     ----------
@@ -126,7 +128,8 @@ class SVD(Components):
         "lanczos": block Lanczos among holders, ARPACK alone. "power": exactly `max_iter` steps of the block power iteration,
         Algorithm 4 of Tsikhanovich et al. as printed, for reproduction; it needs several times as many exchanges.
     oversample : int, default=10
-        Among holders: further columns of an exchange; more make each larger and all of them fewer.
+        Among holders: further columns of an exchange; more make each larger and all of them fewer. On a cluster of one owner,
+        a table with at most 6 (k + oversample) columns needs one exchange, of X'X.
     max_iter : int, default=100
         Among holders: maximum number of exchanges. With "power", the number of steps.
     tol : float, default=1e-9

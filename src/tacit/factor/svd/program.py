@@ -26,7 +26,7 @@ from tacit.channel import NormedSum, Outcome, Program, Sum
 from tacit.factor.kernels import one_blas_thread
 from tacit.factor.row_table import Table
 from tacit.factor.svd.arpack import by_arpack
-from tacit.factor.svd.search import Search, first_directions
+from tacit.factor.svd.search import MOST_BLOCKS, Search, first_directions
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class SVDSettings:
         Of the first directions.
     alone : bool
         Whether there is one holder only, who has nobody to exchange with: then ARPACK finds the vectors.
+    one_owner : bool
+        Whether all holders are machines of one owner, who may see all products: then a small table is asked about at once.
     power : bool
         Make `max_iter` steps of the block power iteration as the paper prints it, whoever is there.
     """
@@ -59,6 +61,7 @@ class SVDSettings:
     tol: float = 1e-9
     seed: int = 0
     alone: bool = False
+    one_owner: bool = False
     power: bool = False
 
 
@@ -102,7 +105,10 @@ def svd_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | No
         return _outcome(X, settings, *decomposition)
     rows = CentredRows(X, mean)
     k, features = settings.n_components, rows.table.shape[1]
-    start = first_directions(features, min(k + settings.oversample, features), settings.seed)
+    block = min(k + settings.oversample, features)
+    if settings.one_owner and features <= MOST_BLOCKS * block:
+        block = features  # the search would keep as many directions: one exchange takes the time of one, not of several
+    start = first_directions(features, block, settings.seed)
     search, exchanges = Search(k, start, settings.tol), 0
     while not search.done and exchanges < settings.max_iter:
         own = rows.squared_times(search.directions)

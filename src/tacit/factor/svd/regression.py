@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from tacit.channel import NormedSum, Outcome, Program, Sum, is_alone
+from tacit.channel import NormedSum, Outcome, Program, Sum, has_one_owner, is_alone
 from tacit.errors import InvalidInputError, kind_of, words
 from tacit.estimators.base import released
 from tacit.estimators.input import as_numbers
@@ -112,7 +112,7 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the components of the rows of `X` and the regression of `y` on their scores."""
-        self._run(self._program(X, y, alone=is_alone()))
+        self._run(self._program(X, y, alone=is_alone(), one_owner=has_one_owner()))
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
@@ -130,9 +130,9 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
         """Return the coefficient of determination of the predictions."""
         return float(super().score(X, as_numbers(y, "targets"), sample_weight))
 
-    def _program(self, X: Any, y: Any = None, *, alone: bool = False) -> Program:
+    def _program(self, X: Any, y: Any = None, *, alone: bool = False, one_owner: bool = False) -> Program:
         """As that of `PCA`, with the normal equations after it."""
-        settings = self._settings(alone)
+        settings = self._settings(alone, one_owner)
         X = self._checked(X, settings)
         return regression_program(X, checked_targets(self, X, y), settings)
 
