@@ -221,7 +221,7 @@ def leaves(value, depth=0):
     elif isinstance(value, list | tuple | set | frozenset):
         yield from (leaf for item in value for leaf in leaves(item, depth + 1))
     elif hasattr(value, "__dict__") and depth < 4:
-        yield from leaves(vars(value), depth + 1)
+        yield from leaves([*vars(value).values()], depth + 1)  # the names of fields are code
 
 
 def is_told_apart(leaf):

@@ -164,7 +164,7 @@ def test_a_network_starts_with_the_class_frequencies(monkeypatch):
 
     random = np.random.default_rng(5)
     X, y = random.random((500, 4)), (random.random(500) < 0.1).astype(int)
-    monkeypatch.setattr(PrivateBayesianClassifier, "_channel", lambda self, given, plan: Noticed())
+    monkeypatch.setattr(PrivateBayesianClassifier, "_channel", lambda self, *arguments: Noticed())
     model = PrivateBayesianClassifier((3,), epsilon=math.inf, classes=(0, 1), epochs=1.0, sampling_rate=1.0).fit(X, y)
     share = y.mean()
     assert model.loss_curve_[0] == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share), rel=1e-2)

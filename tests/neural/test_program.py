@@ -45,7 +45,7 @@ class Recorded(Clear):
 def totals_of(monkeypatch, model, rows, labels):
     recorded = Recorded()
     recorded.rows, recorded.totals = rows, []
-    monkeypatch.setattr(type(model), "_channel", lambda self, given, plan: recorded)
+    monkeypatch.setattr(type(model), "_channel", lambda self, *arguments: recorded)
     model.fit(rows, labels)
     return recorded.totals
 

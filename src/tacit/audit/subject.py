@@ -158,8 +158,8 @@ def replace_seed(estimator: Any) -> Any:
 
 
 def _planted(make: Callable[..., Any], plant: Plant) -> Callable[..., Any]:
-    def changed(given: Any, plan: Plan | None) -> Any:
-        channel = make(given, plan)
+    def changed(*arguments: Any) -> Any:
+        channel = make(*arguments)
         if isinstance(channel, Noisy):
             plant(channel)
         return channel

@@ -25,6 +25,7 @@ DOCUMENTS, SAMPLES, RANK = 20, 200, 7
 """Documents, runs with and without each, and rank. Page 16 has 50 documents, 200 runs, and k = 7 or 14; the number of runs
 decides how small a p-value can be, that of the documents how well their mean is known."""
 PAPER_DOCUMENTS = 50
+"""Of Table 2, page 16."""
 FIGURE_SIZES = (0.005, 0.03, 0.1, 0.333)
 """Size of a party as a fraction of all rows: those of Table 2, and a third."""
 FIGURE_DOCUMENTS, FIGURE_SAMPLES = 25, 50
