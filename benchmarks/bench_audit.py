@@ -36,7 +36,7 @@ from tacit.audit.one_run import one_run
 from tacit.audit.presence import many_runs
 from tacit.audit.subject import Subject
 from tacit.audit.trajectory import World, measured_loss
-from tacit.audit.units import Rows, units_of
+from tacit.audit.units import RowUnits, units_of
 from tacit.audit.white_box import white_box, worst_pair
 from tacit.channel import Noisy, Outcome, Plan, Sum, run
 from tacit.data import NumberColumn, make_documents, make_images, make_ratings
@@ -236,7 +236,7 @@ def part_published(quick: bool = False) -> None:
             print(name, pair.name, round(found.epsilon or 0.0, 3), dict(found.figures), found.violation, flush=True)
     far = np.zeros((1, images.shape[1]))
     far[0, 0] = 1000.0
-    data = Rows(images)
+    data = RowUnits(images)
     losses = [
         measured_loss(
             lambda rows: batch_clipped(rows.X, 1.0),

@@ -168,7 +168,7 @@ def engine(
 
     from tacit.cluster.driver import _ClusterRun
     from tacit.cluster.here import Here
-    from tacit.cluster.journal import Journal
+    from tacit.cluster.journal import ClusterJournal
     from tacit.cluster.partitions import RatingReader
 
     heads = {
@@ -194,7 +194,7 @@ def engine(
                     spent["alone"].append(time.process_time() - begun)
                     begun = time.process_time()
                     made = _estimator(kind, n_items)
-                    run = _ClusterRun(Here(), made, paths, RatingReader(names, names), Journal.at(None))
+                    run = _ClusterRun(Here(), made, paths, RatingReader(names, names), ClusterJournal.at(None))
                     run.fit(lambda progress: None)
                     run.close()
                     spent["parts"].append(time.process_time() - begun)

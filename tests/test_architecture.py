@@ -282,3 +282,24 @@ def test_every_constant_says_what_it_means():
 def test_a_number_without_meaning_is_found():
     assert unexplained_numbers("A = 3\nB, C = 0.5, (1, 2)\n") == ["A", "(B, C)"]
     assert unexplained_numbers('\nA = 3\n"""Rows."""\nB = 2  # columns\n# of a page\nC = {"a": -1}\n') == []
+
+
+def repeated_classes(texts):
+    """Return the class names that stand in more than one module, with the modules."""
+    places = {}
+    for module, text in texts.items():
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    return {name: modules for name, modules in places.items() if len(modules) > 1}
+
+
+@pytest.mark.slow
+def test_a_class_name_means_one_thing():
+    assert repeated_classes(TEXTS) == {}
+
+
+def test_a_repeated_class_name_is_found():
+    assert repeated_classes({"a": "class Journal: ...", "b": "class Journal: ...\nclass Pair: ..."}) == {
+        "Journal": ["a", "b"]
+    }

@@ -13,7 +13,7 @@ from tacit.app.files import Roots
 from tacit.app.runner import Runner
 from tacit.app.security import Sessions
 from tacit.app.server import build
-from tacit.app.site import Site
+from tacit.app.site import AppSite
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def site(tmp_path):
     folder.mkdir()
     (tmp_path / "files").mkdir()
     runner = Runner(folder / "runs")
-    made = Site(
+    made = AppSite(
         folder=folder,
         ledger=folder / "ledger.db",
         roots=Roots.of([tmp_path / "files"], folder),

@@ -12,7 +12,7 @@ from tacit import PrivateCoupledFactorization, PrivateMoments, PrivateNMF, Priva
 from tacit.audit import audit
 from tacit.audit.attributes import _altered, attribute_inference
 from tacit.audit.canaries import candidate_pairs
-from tacit.audit.journal import Journal
+from tacit.audit.journal import AuditJournal
 from tacit.audit.membership import WEAK, guessed, membership, shadow_fits
 from tacit.audit.one_run import one_run
 from tacit.audit.presence import learned_scores, many_runs, presence, presence_finding
@@ -79,8 +79,8 @@ def test_a_continued_attack_throws_no_coin_twice(tmp_path):
     units = [subject.data.unit(place) for place in range(20)]
     settings = {"seconds": math.inf, "random_state": 3, "key": "fits"}
     whole = shadow_fits(subject, units, fits=6, journal=None, **settings)[1]
-    shadow_fits(subject, units, fits=3, journal=Journal(tmp_path / "journal.jsonl"), **settings)
-    continued = shadow_fits(subject, units, fits=6, journal=Journal(tmp_path / "journal.jsonl"), **settings)[1]
+    shadow_fits(subject, units, fits=3, journal=AuditJournal(tmp_path / "journal.jsonl"), **settings)
+    continued = shadow_fits(subject, units, fits=6, journal=AuditJournal(tmp_path / "journal.jsonl"), **settings)[1]
     assert np.array_equal(continued, whole)
     assert len(np.unique(continued, axis=0)) == 6
 
@@ -92,7 +92,7 @@ def test_a_continued_measurement_of_presence_draws_no_database_twice(tmp_path, m
     monkeypatch.setattr(Subject, "fitted", lambda self, data: drawn.append(data.digest()))
     monkeypatch.setattr("tacit.audit.presence.released_numbers", lambda model: np.zeros(1))
     for samples in (4, 8):
-        journal = Journal(tmp_path / "journal.jsonl")
+        journal = AuditJournal(tmp_path / "journal.jsonl")
         presence(subject, [("one", subject.data.unit(0))], samples=samples, journal=journal)
     assert len(drawn) == len(set(drawn)) == 16
 

@@ -73,18 +73,18 @@ def test_a_unit_that_is_not_there_has_no_likelihood_ratio():
 
 @pytest.mark.slow
 def test_an_interrupted_audit_continues(tmp_path):
-    from tacit.audit.journal import Journal
+    from tacit.audit.journal import AuditJournal
 
     subject = MOMENTS.subject()
     pair = candidate_pairs(MOMENTS.estimator, subject.data)[0]
-    first = losses(subject, pair, runs=44, journal=Journal(tmp_path / "journal.jsonl"))
+    first = losses(subject, pair, runs=44, journal=AuditJournal(tmp_path / "journal.jsonl"))
     with (tmp_path / "journal.jsonl").open("a") as file:
         file.write('["cut o')
-    again = losses(subject, pair, runs=50, journal=Journal(tmp_path / "journal.jsonl"))
+    again = losses(subject, pair, runs=50, journal=AuditJournal(tmp_path / "journal.jsonl"))
     assert again[:44] == first
     assert len(again) == 50
     other = subject.on(subject.data.take(np.arange(30)))
-    assert not set(losses(other, pair, runs=40, journal=Journal(tmp_path / "journal.jsonl"))) & set(first)
+    assert not set(losses(other, pair, runs=40, journal=AuditJournal(tmp_path / "journal.jsonl"))) & set(first)
 
 
 @pytest.mark.slow

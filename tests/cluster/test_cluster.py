@@ -18,7 +18,7 @@ import dask  # noqa: E402
 
 from tacit.cluster import run, run_on, transform_on  # noqa: E402
 from tacit.cluster.driver import _ClusterRun  # noqa: E402
-from tacit.cluster.journal import Journal  # noqa: E402
+from tacit.cluster.journal import ClusterJournal  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning")]
 IMAGES = make_images(300, side=6, n_parts=3).images
@@ -120,7 +120,7 @@ class DriverDiedError(Exception):
 
 def test_a_driver_that_dies_goes_on_from_its_checkpoint_and_is_charged_once(client, rows, tmp_path):
     ledger, answers = account(tmp_path), []
-    kept = Journal.keep
+    kept = ClusterJournal.keep
 
     def die(progress):
         if progress.rounds == 2:
@@ -135,7 +135,7 @@ def test_a_driver_that_dies_goes_on_from_its_checkpoint_and_is_charged_once(clie
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            Journal, "keep", lambda self, number, answer: (answers.append(number), kept(self, number, answer))
+            ClusterJournal, "keep", lambda self, number, answer: (answers.append(number), kept(self, number, answer))
         )
         found = run_on(client, private(tmp_path), rows, checkpoint=tmp_path / "run")
     assert answers == [2, 3], "answers that were kept are not drawn again"
@@ -182,7 +182,7 @@ def test_the_ledger_is_charged_before_the_first_total_and_settled_without_a_chec
 
 def test_workers_get_no_ledger_and_no_seed(client, tmp_path):
     account(tmp_path)
-    run = _ClusterRun(client, private(tmp_path), ["a.npy"], tuple, Journal.at(None))
+    run = _ClusterRun(client, private(tmp_path), ["a.npy"], tuple, ClusterJournal.at(None))
     sent = run._spec.estimator
     assert (sent.ledger, sent.dataset, sent.insecure_seed) == (None, None, None)
 

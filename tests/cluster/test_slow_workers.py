@@ -13,7 +13,7 @@ distributed = pytest.importorskip("distributed", reason="Dask is not installed")
 
 from tacit.cluster import driver  # noqa: E402
 from tacit.cluster.driver import _ClusterRun  # noqa: E402
-from tacit.cluster.journal import Journal  # noqa: E402
+from tacit.cluster.journal import ClusterJournal  # noqa: E402
 from tacit.cluster.partitions import RowReader  # noqa: E402
 
 
@@ -65,7 +65,7 @@ def _impatient(monkeypatch):
 
 
 def fitted(client, rows):
-    run = _ClusterRun(client, tacit.NMF(2, max_iter=4), rows, RowReader(), Journal.at(None))
+    run = _ClusterRun(client, tacit.NMF(2, max_iter=4), rows, RowReader(), ClusterJournal.at(None))
     try:
         return run.fit(lambda progress: None).components_
     finally:
@@ -97,7 +97,7 @@ def test_the_last_worker_is_waited_for(rows, monkeypatch):
 
 
 def test_patience_grows_with_what_would_be_repeated(rows):
-    run = _ClusterRun(Workers(["a"]), tacit.NMF(2), rows, RowReader(), Journal.at(None))
+    run = _ClusterRun(Workers(["a"]), tacit.NMF(2), rows, RowReader(), ClusterJournal.at(None))
     assert run._patience_with(1.0) == driver.SLOWER
     run._computed = 30.0
     assert run._patience_with(1.0) == 1.0 + 2 * 31.0

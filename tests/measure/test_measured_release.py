@@ -8,7 +8,7 @@ import pytest
 import tacit.measure.release as module
 from tacit.errors import InvalidInputError
 from tacit.measure import all_attacks, measure_release
-from tacit.measure.attacks import Finding, Linkage, Reconstruction
+from tacit.measure.attacks import AttackResult, Linkage, Reconstruction
 from tacit.measure.classifiers import PanelScore
 from tacit.measure.release import Attempts
 from tacit.measure.verdict import verdict
@@ -122,7 +122,7 @@ def score(auc, before=0.9):
 
 
 def linkage(share, low):
-    top_5 = Finding("record linkage", "share", share, 0.05, (low, 1.0), 100)
+    top_5 = AttackResult("record linkage", "share", share, 0.05, (low, 1.0), 100)
     return Linkage("record linkage", "fraction of rows found", share, 0.01, (low, 1.0), 100, top_5)
 
 
@@ -139,7 +139,7 @@ def test_verdicts():
     assert "hides little: record linkage finds 40.0%" in verdict(1.0, [], [linkage(0.4, 0.3)])
     values = Reconstruction("filtering", "fraction of the variance recovered", 0.8, 0.0, (0.7, 0.9), 100)
     assert "hides little: filtering recovers 80% of the variance" in verdict(1.0, [], [linkage(0.4, 0.3), values])
-    member = Finding("membership", "area under the ROC curve", 0.6, 0.5, (0.55, 0.65), 100)
+    member = AttackResult("membership", "area under the ROC curve", 0.6, 0.5, (0.55, 0.65), 100)
     assert "no use to keep" in verdict(1.0, [score(0.5, before=0.52)], [nothing])
     assert "could not be measured" in verdict(None, [], [nothing])
     assert "any of the 2 attacks that could be run" in verdict(1.0, [], [nothing, nothing], n_missed=5)

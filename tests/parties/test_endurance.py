@@ -24,7 +24,7 @@ from tacit.channel import run
 from tacit.errors import PartyError, ProtocolError
 from tacit.parties import Job
 from tacit.parties.identity import HOST
-from tacit.parties.journal import Journal
+from tacit.parties.journal import RoundJournal
 from tacit.parties.link import Link
 from tacit.parties.local import free_ports
 from tacit.parties.wire import FRAME_BYTES, SERVICE, Wire
@@ -405,19 +405,19 @@ def test_a_message_longer_than_a_frame_arrives_whole_and_one_that_is_too_long_is
 @pytest.mark.parametrize("step", ["keep_total", "conclude"])
 def test_the_last_total_is_served_to_a_party_that_lost_it(tmp_path, step):
     """It is lost at the end; those who are done stay for it while their --retry lasts."""
-    scene, do = Threads(tmp_path), getattr(Journal, step)
+    scene, do = Threads(tmp_path), getattr(RoundJournal, step)
 
     def leave(self, number=Mixer.rounds - 1, *given):
         if number == Mixer.rounds - 1 and self._value("party") == b"party-2":
             raise BreakingMixer.BreakError
         do(self, *((number, *given) if given else ()))
 
-    setattr(Journal, step, leave)
+    setattr(RoundJournal, step, leave)
     try:
         boxes = [scene.start(place, retry=0.0 if place == 2 else 20.0) for place in range(3)]
         assert isinstance(boxes[2].wait().error, BreakingMixer.BreakError)
     finally:
-        setattr(Journal, step, do)
+        setattr(RoundJournal, step, do)
     time.sleep(1.0)
     boxes[2] = scene.start(2, resume=True)
     for box in boxes:
@@ -427,19 +427,19 @@ def test_the_last_total_is_served_to_a_party_that_lost_it(tmp_path, step):
 @pytest.mark.slow
 def test_a_party_with_all_totals_finishes_alone(tmp_path):
     """It is lost before it has compared its result; the others are done, and do not come back."""
-    scene, conclude = Threads(tmp_path), Journal.conclude
+    scene, conclude = Threads(tmp_path), RoundJournal.conclude
 
     def leave(self):
         if self._value("party") == b"party-2":
             raise BreakingMixer.BreakError
         conclude(self)
 
-    Journal.conclude = leave
+    RoundJournal.conclude = leave
     try:
         with pytest.warns(UserWarning, match="party-2 left before the end"):
             boxes = scene.all()
     finally:
-        Journal.conclude = conclude
+        RoundJournal.conclude = conclude
     assert isinstance(boxes[2].error, BreakingMixer.BreakError)
     with pytest.warns(UserWarning, match="has all totals"):
         alone = scene.start(2, resume=True, connect_seconds=0.3).wait()
@@ -462,7 +462,7 @@ def test_a_party_without_all_totals_does_not_finish_alone(tmp_path):
 @pytest.mark.slow
 def test_a_party_that_is_done_stays_for_one_that_is_lost_twice(tmp_path):
     """The second time in the midst of the greeting."""
-    scene, conclude, seal = Threads(tmp_path), Journal.conclude, Link.seal
+    scene, conclude, seal = Threads(tmp_path), RoundJournal.conclude, Link.seal
     told = []
 
     def leave(self):
@@ -478,15 +478,15 @@ def test_a_party_that_is_done_stays_for_one_that_is_lost_twice(tmp_path):
         seal(self, *given)
 
     try:
-        Journal.conclude = leave
+        RoundJournal.conclude = leave
         boxes = [scene.start(place, retry=0.0 if place == 2 else 60.0, on_wait=told.append) for place in range(3)]
         assert isinstance(boxes[2].wait().error, BreakingMixer.BreakError)
-        Journal.conclude = conclude
+        RoundJournal.conclude = conclude
         wait_until(lambda: sum("may lack the last total" in text for text in told) == 2)
         Link.seal = leave_in_greeting
         assert isinstance(scene.start(2, resume=True).wait().error, BreakingMixer.BreakError)
     finally:
-        Journal.conclude, Link.seal = conclude, seal
+        RoundJournal.conclude, Link.seal = conclude, seal
     wait_until(lambda: sum("trying again" in text for text in told) == 2)
     boxes[2] = scene.start(2, resume=True)
     for box in boxes:

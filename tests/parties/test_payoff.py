@@ -15,7 +15,7 @@ from tacit.errors import InvalidInputError
 from tacit.estimators.private import PrivateFit
 from tacit.parties.local import local_job
 from tacit.parties.models import PartyData
-from tacit.parties.payoff import OWN_FITS, HeldOut, Payoff, compare, hold_out, mean_error, measured, own_models
+from tacit.parties.payoff import OWN_FITS, HeldOutRecords, Payoff, compare, hold_out, mean_error, measured, own_models
 
 KEY = bytes(range(32))
 GENERATOR = np.random.default_rng(5)
@@ -90,7 +90,7 @@ def test_the_gain_is_that_of_the_errors_and_its_interval_covers():
     truth = 1 - (1 + 0.1**2) / (1 + 0.6**2)
     for _ in range(400):
         found = compare(
-            [Constant(0.6)], Constant(0.1), HeldOut(generator.normal(size=(200, 1)), None, is_ratings=False)
+            [Constant(0.6)], Constant(0.1), HeldOutRecords(generator.normal(size=(200, 1)), None, is_ratings=False)
         )
         assert found.gain == pytest.approx(1 - found.joint / found.own)
         covered += found.interval[0] <= truth <= found.interval[1]
@@ -101,7 +101,7 @@ def test_the_noise_of_own_fits_is_averaged_and_in_the_interval():
     """Own fits that are off by N(0, 1) have an expected error of 2: intervals that count the noise cover that, others do not."""
     generator, truth, covered, alone = np.random.default_rng(2), 1 - 1 / 2, 0, 0
     for _ in range(200):
-        held = HeldOut(generator.normal(size=(200, 10)), None, is_ratings=False)
+        held = HeldOutRecords(generator.normal(size=(200, 10)), None, is_ratings=False)
         own = [Constant(value) for value in generator.normal(size=(OWN_FITS, 10))]
         found = compare(own, Constant(0.0), held)
         assert found.own_fits == OWN_FITS

@@ -18,7 +18,7 @@ from tacit.channel import masked
 from tacit.errors import InvalidInputError, PartyError, ProtocolError
 from tacit.parties import handshake
 from tacit.parties.join import CHECKPOINT
-from tacit.parties.journal import Journal
+from tacit.parties.journal import RoundJournal
 
 
 class CutError(Exception):
@@ -268,13 +268,13 @@ def test_a_run_that_ended_before_it_was_noted_is_noted_when_it_is_resumed(tmp_pa
 
 
 def test_a_checkpoint_is_for_its_owner_only(tmp_path):
-    journal = Journal(tmp_path / CHECKPOINT, {"job": "x"}, resume=False)
+    journal = RoundJournal(tmp_path / CHECKPOINT, {"job": "x"}, resume=False)
     journal.begin(0, b"l" * 16, 8, b"12345678")
     for file in tmp_path.iterdir():
         assert stat.S_IMODE(os.stat(file).st_mode) & 0o077 == 0, file.name
     journal.close()
     (tmp_path / CHECKPOINT).chmod(0o644)  # copied back from somewhere else
-    journal = Journal(tmp_path / CHECKPOINT, {"job": "x"}, resume=True)
+    journal = RoundJournal(tmp_path / CHECKPOINT, {"job": "x"}, resume=True)
     journal.hear(0)
     for file in tmp_path.iterdir():
         assert stat.S_IMODE(os.stat(file).st_mode) & 0o077 == 0, file.name
@@ -283,7 +283,7 @@ def test_a_checkpoint_is_for_its_owner_only(tmp_path):
 
 def test_what_opens_a_round_does_not_outlive_it(tmp_path):
     """A process that ends between the two finds both or neither."""
-    journal = Journal(tmp_path / CHECKPOINT, {"job": "x"}, resume=False)
+    journal = RoundJournal(tmp_path / CHECKPOINT, {"job": "x"}, resume=False)
     journal.begin(0, b"l" * 16, 8, None)
     journal.keep_opening({0: b"seed"})
     ended = sqlite3.connect(tmp_path / CHECKPOINT)
@@ -296,13 +296,13 @@ def test_what_opens_a_round_does_not_outlive_it(tmp_path):
 
 
 def test_the_charge_of_a_run_that_sent_nothing_does_not_pay_for_another(tmp_path):
-    journal = Journal(tmp_path / CHECKPOINT, {"data": "one"}, resume=False)
+    journal = RoundJournal(tmp_path / CHECKPOINT, {"data": "one"}, resume=False)
     journal.note_charge()
     journal.close()
-    journal = Journal(tmp_path / CHECKPOINT, {"data": "one"}, resume=False)
+    journal = RoundJournal(tmp_path / CHECKPOINT, {"data": "one"}, resume=False)
     assert journal.charged
     journal.close()
-    journal = Journal(tmp_path / CHECKPOINT, {"data": "two"}, resume=False)
+    journal = RoundJournal(tmp_path / CHECKPOINT, {"data": "two"}, resume=False)
     assert not journal.charged
     journal.close()
 
@@ -341,7 +341,7 @@ def test_an_interrupted_private_run_is_charged_once(tmp_path):
 )
 def test_both_ends_find_an_older_checkpoint_by_themselves(tmp_path, mine, theirs, whose):
     """One end is enough: the other may be gone, or not say so."""
-    journal = Journal(tmp_path / CHECKPOINT, {"job": "x"}, resume=False)
+    journal = RoundJournal(tmp_path / CHECKPOINT, {"job": "x"}, resume=False)
     both = {"run": "00" * 32, "complete": 5, "history": handshake._history(journal, 0).hex()}
     same = {**both, "begun": 6, "heard": 5}
     handshake._compare_runs(same, {**same, "complete": 0}, "b", journal, fresh=False)

@@ -17,7 +17,7 @@ from tacit.channel.fixedpoint import Grid, Ring
 from tacit.channel.surviving import KNOWN, MASKED_TOTAL, MAY_ARRIVE, UNCONFIRMED, UNKNOWN, hidden, opened
 from tacit.errors import InvalidInputError, PartyError, ProtocolError, words
 from tacit.parties.handshake import _may_have_forgotten
-from tacit.parties.journal import Journal
+from tacit.parties.journal import RoundJournal
 from tacit.parties.models import check_job
 
 PARTS = np.array_split(DATA, 4)
@@ -166,13 +166,13 @@ def test_a_seed_that_has_arrived_opens_the_round_although_another_is_waited_for(
 @pytest.mark.slow
 def test_a_party_killed_while_seeds_arrived_keeps_the_round_until_all_are_back(tmp_path, monkeypatch):
     """It may have had the seed of the one that left: the round is not made again without that one."""
-    scene, keep = scene_of(tmp_path), Journal.keep_opening
+    scene, keep = scene_of(tmp_path), RoundJournal.keep_opening
 
     def killed(self, contents):
         if contents.get(MAY_ARRIVE) != KNOWN or self._value("party") != b"party-0":  # the rest is lost with the process
             keep(self, contents)
 
-    monkeypatch.setattr(Journal, "keep_opening", killed)
+    monkeypatch.setattr(RoundJournal, "keep_opening", killed)
     with leaving(2, 6, 2):
         boxes = survivors(scene, 2)
     for box in boxes:

@@ -4,7 +4,7 @@ from perturbed_tables import LABELS, TABLE
 
 from tacit.data import NumberColumn
 from tacit.errors import InvalidInputError
-from tacit.measure.attacks import Finding
+from tacit.measure.attacks import AttackResult
 from tacit.perturb import compare_releases, named_release
 from tacit.perturb.compare import (
     BOUNDS_FROM_DATA,
@@ -31,7 +31,7 @@ def test_every_method_has_a_name_and_unknown_settings_are_refused():
 
 def test_gain_is_the_share_of_what_there_is_to_gain():
     def finding(recovered, baseline):
-        return Finding("a", "b", recovered, baseline, (0.0, 1.0), 10)
+        return AttackResult("a", "b", recovered, baseline, (0.0, 1.0), 10)
 
     assert gain(finding(0.75, 0.5)) == pytest.approx(0.5)
     assert gain(finding(0.3, 0.5)) == 0

@@ -127,6 +127,7 @@ def test_digits_in_idx_files(tmp_path):
         struct.pack(">iii", 3331, 1, 2) + bytes(8),  # floats (0x0d), not bytes
         gzip.compress(b"\0\0\x08\1" + bytes(9))[:-9],
     ],
+    ids=["empty", "half a header", "a picture short", "floats", "cut gzip"],  # gzip holds the time: no id of a test
 )
 def test_a_broken_idx_file_is_named(tmp_path, stored):
     (tmp_path / "images").write_bytes(stored)

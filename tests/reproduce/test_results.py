@@ -17,20 +17,20 @@ from typer.testing import CliRunner
 
 from tacit.cli.main import app
 from tacit.errors import InvalidInputError
-from tacit.reproduce.catalogue import Item, Paper, Run
+from tacit.reproduce.catalogue import Item, ItemRun, Paper
 from tacit.reproduce.data import DataFolder
 from tacit.reproduce.drawing import curves_svg
 from tacit.reproduce.outcome import (
     NO_NUMBER,
     Curve,
     Figure,
-    Outcome,
+    ItemOutcome,
+    PictureGrid,
     PictureRow,
-    Pictures,
     Row,
     SideBySide,
     WordList,
-    Words,
+    WordLists,
     same_order,
 )
 from tacit.reproduce.pages import QUICK, write_html, write_markdown
@@ -70,7 +70,7 @@ def test_evidence_about_a_claim_says_whether_it_holds():
     table = SideBySide("t", ("x",), rows, heads=("stated", "measured"), of_claim=True)
     assert table.headings() == ["x", "stated", "measured", "n", "the claim", "remark"]
     assert [row[-2] for row in table.cells()] == ["does not hold", "holds"]
-    assert Outcome.from_json(json.loads(json.dumps(Outcome((table,)).to_json()))).tables == (table,)
+    assert ItemOutcome.from_json(json.loads(json.dumps(ItemOutcome((table,)).to_json()))).tables == (table,)
 
 
 def test_the_order_of_numbers_is_compared_by_ranks():
@@ -81,24 +81,24 @@ def test_the_order_of_numbers_is_compared_by_ranks():
     assert same_order([Row("x", 1.0, (float(n),), None, "why") for n in range(9)]) == ()
 
 
-def whole() -> Outcome:
+def whole() -> ItemOutcome:
     images = np.arange(8.0).reshape(2, 4)
-    return Outcome(
+    return ItemOutcome(
         (SideBySide("a | caption", ("x",), (Row("one", 2.0, (1.0, 1.5), "lower", "because"),)),),
         (
             Figure(
                 "curves", "x", "y", (Curve.of("c", (1, 2), [[1, 2], [3, 4]]), Curve("d", (1,), (2,), right=True)), True
             ),
         ),
-        (Pictures("pictures", (PictureRow.of("row", images, (2, 2)),)),),
-        (Words("words", (WordList("topic <1>", ("a", "b")),)),),
+        (PictureGrid("pictures", (PictureRow.of("row", images, (2, 2)),)),),
+        (WordLists("words", (WordList("topic <1>", ("a", "b")),)),),
         ("It holds.", "See `a < b`."),
     )
 
 
 def test_json_keeps_everything():
     outcome = whole()
-    found = Outcome.from_json(json.loads(json.dumps(outcome.to_json())))
+    found = ItemOutcome.from_json(json.loads(json.dumps(outcome.to_json())))
     assert found.tables == outcome.tables
     assert found.figures == outcome.figures
     assert found.words == outcome.words
@@ -118,7 +118,7 @@ def test_json_keeps_everything():
         (lambda: SideBySide("t", ("a", "b"), (Row("one", 2.0, (1.0,), remark="why"),)), "label"),
         (lambda: SideBySide("t", ("a",), (Row("one", 2.0, (math.nan,), remark="why"),)), "no row"),
         (lambda: Figure("f", "x", "y", (Curve("c", (1.0, 2.0), (1.0, 2.0)),), ticks=("a", "b")), "place"),
-        (lambda: Outcome(figures=whole().figures * 2), "same caption"),
+        (lambda: ItemOutcome(figures=whole().figures * 2), "same caption"),
     ],
 )
 def test_outcomes_that_a_page_cannot_show_are_refused(wrong, message):
@@ -127,8 +127,8 @@ def test_outcomes_that_a_page_cannot_show_are_refused(wrong, message):
 
 
 def test_an_item_without_an_outcome_fails(tmp_path):
-    empty = Item("made-up", "table-1", "nothing", 3, (), 1.0, lambda run: Outcome(verdicts=("Done.",)), ("tacit",))
-    (result,) = obtain([empty], Run(DataFolder(tmp_path)), tmp_path)
+    empty = Item("made-up", "table-1", "nothing", 3, (), 1.0, lambda run: ItemOutcome(verdicts=("Done.",)), ("tacit",))
+    (result,) = obtain([empty], ItemRun(DataFolder(tmp_path)), tmp_path)
     assert "no table" in str(result.error)
     assert not list(tmp_path.rglob("*.json"))
 
@@ -136,7 +136,7 @@ def test_an_item_without_an_outcome_fails(tmp_path):
 CALLS: list[int] = []
 
 
-def counted(run: Run) -> Outcome:
+def counted(run: ItemRun) -> ItemOutcome:
     """Count the calls."""
     CALLS.append(run.repetitions)
     return whole()
@@ -152,15 +152,15 @@ def calls() -> list[int]:
 
 
 def test_results_are_used_again_unless_the_settings_differ(tmp_path, calls):
-    item, run = ITEM, Run(DataFolder(tmp_path))
+    item, run = ITEM, ItemRun(DataFolder(tmp_path))
     first = obtain([item], run, tmp_path)
     again = obtain([item], run, tmp_path)
     assert calls == [3]
     assert not first[0].reused
     assert again[0].reused
     assert again[0].outcome.tables == first[0].outcome.tables
-    obtain([item], Run(DataFolder(tmp_path), repetitions=5), tmp_path)
-    obtain([item], Run(DataFolder(tmp_path), repetitions=5), tmp_path, overwrite=True)
+    obtain([item], ItemRun(DataFolder(tmp_path), repetitions=5), tmp_path)
+    obtain([item], ItemRun(DataFolder(tmp_path), repetitions=5), tmp_path, overwrite=True)
     assert calls == [3, 5, 5]
     (tmp_path / "made-up" / "table-1.json").write_text("{")  # as after a crash of another program
     obtain([item], run, tmp_path)
@@ -168,20 +168,20 @@ def test_results_are_used_again_unless_the_settings_differ(tmp_path, calls):
 
 
 def test_an_interrupted_run_goes_on(tmp_path, calls):
-    def fails(run: Run) -> Outcome:
+    def fails(run: ItemRun) -> ItemOutcome:
         raise KeyboardInterrupt
 
     bad = Item("made-up", "table-2", "nothing", 3, (), 1.0, fails, ("tacit",))
     with pytest.raises(KeyboardInterrupt):
-        obtain([ITEM, bad], Run(DataFolder(tmp_path)), tmp_path)
-    obtain([ITEM], Run(DataFolder(tmp_path)), tmp_path)
+        obtain([ITEM, bad], ItemRun(DataFolder(tmp_path)), tmp_path)
+    obtain([ITEM], ItemRun(DataFolder(tmp_path)), tmp_path)
     assert calls == [3]
 
 
 def test_a_long_item_goes_on_with_the_part_at_which_it_was_interrupted(tmp_path):
     computed: list[str] = []
 
-    def long(run: Run) -> Outcome:
+    def long(run: ItemRun) -> ItemOutcome:
         def one(name: str) -> float:
             computed.append(name)
             if computed == ["a", "b"]:
@@ -189,10 +189,10 @@ def test_a_long_item_goes_on_with_the_part_at_which_it_was_interrupted(tmp_path)
             return float(len(computed))
 
         values = tuple(run.part(name, lambda name=name: one(name)) for name in ("a", "b", "c"))
-        return Outcome((SideBySide("t", ("x",), (Row("y", 1.0, values, "lower", "why"),)),))
+        return ItemOutcome((SideBySide("t", ("x",), (Row("y", 1.0, values, "lower", "why"),)),))
 
     item = Item("made-up", "table-6.1", "long", 3, (), 1.0, long, ("tacit",))
-    run = Run(DataFolder(tmp_path))
+    run = ItemRun(DataFolder(tmp_path))
     with pytest.raises(KeyboardInterrupt):
         obtain([item], run, tmp_path)
     (result,) = obtain([item], replace(run, seed=1), tmp_path)
@@ -212,7 +212,7 @@ def test_a_long_item_goes_on_with_the_part_at_which_it_was_interrupted(tmp_path)
     assert computed == ["a", "b", "a", "b", "c"]
 
 
-def broken(run: Run) -> Outcome:
+def broken(run: ItemRun) -> ItemOutcome:
     """Fail."""
     raise ZeroDivisionError
 
@@ -233,7 +233,7 @@ def test_an_item_that_fails_does_not_keep_others_from_running(tmp_path, calls, m
     assert calls == [3]  # kept, although another item failed
 
 
-def noisy(run: Run) -> Outcome:
+def noisy(run: ItemRun) -> ItemOutcome:
     """Warn once for each repetition."""
     for _ in run.seeds:
         with warnings.catch_warnings():  # the filter "once" forgets at this
@@ -245,19 +245,19 @@ def noisy(run: Run) -> Outcome:
 def test_the_same_warning_is_given_once(tmp_path):
     item = Item("made-up", "table-1", "nothing", 3, (), 1.0, noisy, ("tacit",))
     with pytest.warns(UserWarning, match="same words") as found:  # and not one for each of the repetitions
-        obtain([item], Run(DataFolder(tmp_path), repetitions=5), tmp_path)
+        obtain([item], ItemRun(DataFolder(tmp_path), repetitions=5), tmp_path)
     assert len(found) == 1
 
 
 def test_missing_data_are_a_result_that_is_not_kept(tmp_path):
     item = Item("made-up", "table-1", "nothing", 3, ("movielens-1m",), 1.0, lambda run: whole(), ("tacit",))
-    (result,) = obtain([item], Run(DataFolder(tmp_path)), tmp_path)
+    (result,) = obtain([item], ItemRun(DataFolder(tmp_path)), tmp_path)
     assert "grouplens.org" in result.missing
     assert not list(tmp_path.rglob("*.json"))
 
 
 def test_pages_show_all_and_escape(tmp_path):
-    results = obtain([ITEM], Run(DataFolder(tmp_path), quick=True), tmp_path)
+    results = obtain([ITEM], ItemRun(DataFolder(tmp_path), quick=True), tmp_path)
     page = write_html(PAPER, results, tmp_path).read_text(encoding="utf-8")
     for text in (
         "because",
@@ -280,7 +280,7 @@ def test_pages_show_all_and_escape(tmp_path):
 
 
 def test_a_section_says_when_where_and_how_often_was_measured(tmp_path):
-    (result,) = obtain([ITEM], Run(DataFolder(tmp_path), repetitions=2), tmp_path)
+    (result,) = obtain([ITEM], ItemRun(DataFolder(tmp_path), repetitions=2), tmp_path)
     assert re.fullmatch(r"\d+ cores(, \d+ GB of memory)?; Python \S+, tacit \S+", result.machine)
     text = write_markdown(PAPER, [result], tmp_path / "md").read_text(encoding="utf-8").replace("\n", " ")
     assert f"Computed on {result.date} in about a second ({result.machine}), at most 2 repetitions." in text
@@ -288,7 +288,7 @@ def test_a_section_says_when_where_and_how_often_was_measured(tmp_path):
 
 
 def test_markdown_keeps_sections_of_earlier_runs(tmp_path):
-    run = Run(DataFolder(tmp_path))
+    run = ItemRun(DataFolder(tmp_path))
     other = Item("made-up", "table-12", "nothing", 3, (), 1.0, counted, ("tacit",))
     first, second = obtain([ITEM, other], run, tmp_path)
     write_markdown(PAPER, [second], tmp_path / "md", absent=["table-1"])
@@ -309,7 +309,7 @@ def test_points_are_not_joined():
 
 
 def test_figures_that_an_item_no_longer_has_are_removed(tmp_path):
-    (result,) = obtain([ITEM], Run(DataFolder(tmp_path)), tmp_path)
+    (result,) = obtain([ITEM], ItemRun(DataFolder(tmp_path)), tmp_path)
     folder = tmp_path / "md" / "made-up"
     folder.mkdir(parents=True)
     for name in ("table-1-9.svg", "table-1-2-1.svg"):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tacit.measure import rank_position, value_difference
-from tacit.reproduce.catalogue import Run, catalogue
+from tacit.reproduce.catalogue import ItemRun, catalogue
 from tacit.reproduce.data import DataFolder
 from tacit.reproduce.thapa import clusters, hiding
 
@@ -60,7 +60,7 @@ def test_the_evidence_against_a_claim_is_there(name):
     entry = next(entry for entry in ITEMS if (entry.paper, entry.name) == ("claims", name))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows = [row for table in entry.run(Run(DataFolder(), repetitions=1)).tables for row in table.rows]
+        rows = [row for table in entry.run(ItemRun(DataFolder(), repetitions=1)).tables for row in table.rows]
     if name == "tsikhanovich-hidden-sigma":
         assert all(row.mean == pytest.approx(row.paper, rel=1e-6) for row in rows)
     else:
@@ -70,7 +70,7 @@ def test_the_evidence_against_a_claim_is_there(name):
 @pytest.mark.parametrize("name", ["figure-7.7", "figure-8.2"])
 def test_the_quick_form_has_the_printed_numbers(name):
     entry = next(entry for entry in ITEMS if (entry.paper, entry.name) == ("ermis", name))
-    outcome = entry.run(Run(DataFolder(), quick=True, repetitions=1))
+    outcome = entry.run(ItemRun(DataFolder(), quick=True, repetitions=1))
     assert any(row.paper is not None for row in outcome.tables[0].rows)
 
 
@@ -93,4 +93,4 @@ def test_rows_go_to_named_clusters_if_columns_have_unit_length():
 
 def test_what_holds_is_said_to_hold():
     entry = next(entry for entry in ITEMS if (entry.paper, entry.name) == ("claims", "what-holds"))
-    assert all(row.mean <= row.paper for table in entry.run(Run(DataFolder())).tables for row in table.rows)
+    assert all(row.mean <= row.paper for table in entry.run(ItemRun(DataFolder())).tables for row in table.rows)

@@ -13,14 +13,14 @@ from tacit.app.files import read_json
 from tacit.app.pages_runs import VALUES
 from tacit.app.questions import QUESTIONS, command_line
 from tacit.app.runner import DONE, Run
-from tacit.app.site import NoSuchPage, Site, get, go, post
+from tacit.app.site import AppSite, NoSuchPage, get, go, post
 
 AUDIT = "audit"
 NOT_AUDITED = ("--ledger=", "--dataset=", "--blocks=", "--resident=", "--workers=", "--json", "--vocabulary=paid")
 """Options of a run that the audited command has not: an audit charges nothing, and reads the data at once."""
 
 
-def routes(site: Site) -> list[BaseRoute]:
+def routes(site: AppSite) -> list[BaseRoute]:
     """Return the routes of the audit pages."""
     pages = AuditPages(site)
     return [get(site, "/audits", pages.show), post(site, "/audits/{run}", pages.start)]
@@ -29,7 +29,7 @@ def routes(site: Site) -> list[BaseRoute]:
 class AuditPages:
     """The pages of audits."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: AppSite) -> None:
         self.site = site
 
     def show(self, request: Request) -> Response:
@@ -61,7 +61,7 @@ class AuditPages:
         return (read_json(run.output / VALUES) or {}) if run.state == DONE else {}
 
 
-def audit_of(run: Run, site: Site) -> list[str]:
+def audit_of(run: Run, site: AppSite) -> list[str]:
     """Return the arguments of `tacit` that audit the command of a run; the ledger notes that there was an audit."""
     audited = [part for part in run.spec["command"][len(site.command) :] if not part.startswith(NOT_AUDITED)]
     return [AUDIT, "--json", "--output={output}", f"--ledger={site.ledger}", f"--dataset={run.account}", *audited]

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute
 from tacit.app.datasets import CLICKS, COLUMN_KINDS, HOW, KINDS, RATINGS, ROLES, DataSet, answers_of, kinds_of, roles
 from tacit.app.files import DATA_ENDINGS, UPLOADED, new_id, private_folder, safe_name, write_private
 from tacit.app.limited import TimeoutExpired, run_limited
-from tacit.app.site import Site, fields_of, file_of, get, go, post
+from tacit.app.site import AppSite, fields_of, file_of, get, go, post
 from tacit.data.schema import TableSchema
 from tacit.errors import InvalidInputError, TacitError, words
 
@@ -31,7 +31,7 @@ SCHEMAS = (".toml", ".json")
 HISTORIES = (RATINGS, CLICKS)
 
 
-def routes(site: Site) -> list[BaseRoute]:
+def routes(site: AppSite) -> list[BaseRoute]:
     """Return the routes of the data pages."""
     pages = DataPages(site)
     return [
@@ -50,7 +50,7 @@ def routes(site: Site) -> list[BaseRoute]:
 class DataPages:
     """The pages of data sets."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: AppSite) -> None:
         self.site = site
 
     def home(self, request: Request) -> Response:

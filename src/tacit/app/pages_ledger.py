@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute
 
 from tacit.app.budget import picture
 from tacit.app.pages_question import open_account
-from tacit.app.site import NoSuchPage, Site, fields_of, get, go, post
+from tacit.app.site import AppSite, NoSuchPage, fields_of, get, go, post
 from tacit.errors import TacitError
 from tacit.privacy.releases import UNITS
 
@@ -17,7 +17,7 @@ MOST_PLANNED = 10_000
 """Releases in a year's plan."""
 
 
-def routes(site: Site) -> list[BaseRoute]:
+def routes(site: AppSite) -> list[BaseRoute]:
     """Return the routes of the ledger's pages."""
     pages = LedgerPages(site)
     return [
@@ -31,7 +31,7 @@ def routes(site: Site) -> list[BaseRoute]:
 class LedgerPages:
     """The pages of the ledger."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: AppSite) -> None:
         self.site = site
 
     def show(

@@ -15,7 +15,7 @@ from tacit.app.files import is_id, new_id, private_folder, write_private
 from tacit.app.limited import TimeoutExpired, run_limited
 from tacit.app.pages_question import open_account
 from tacit.app.questions import command_line
-from tacit.app.site import NoSuchPage, Site, fields_of, file_of, get, go, post
+from tacit.app.site import AppSite, NoSuchPage, fields_of, file_of, get, go, post
 from tacit.app.supervise import now
 from tacit.errors import InvalidInputError, TacitError, parameter, words
 from tacit.parties.identity import CERTIFICATE_FILE, Identity, check_name
@@ -28,7 +28,7 @@ REVIEW_SECONDS = 120
 """A review rehearses the model on invented rows."""
 
 
-def routes(site: Site) -> list[BaseRoute]:
+def routes(site: AppSite) -> list[BaseRoute]:
     """Return the routes of the pages about parties."""
     pages = PartyPages(site)
     return [
@@ -44,7 +44,7 @@ def routes(site: Site) -> list[BaseRoute]:
 class PartyPages:
     """The pages about parties."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: AppSite) -> None:
         self.site = site
         self.identities = private_folder(site.folder / "identities")
         self.jobs = private_folder(site.folder / "jobs")

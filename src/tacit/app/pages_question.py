@@ -22,7 +22,7 @@ from tacit.app.datasets import CLICKS, RATINGS, TABLE, TEXT_COLUMN, TEXTS, DataS
 from tacit.app.files import new_id, read_json, write_json
 from tacit.app.questions import QUESTIONS, Context, Question, command_line, defaults, questions_for
 from tacit.app.runner import DONE, Run
-from tacit.app.site import NoSuchPage, Site, fields_of, get, go, post
+from tacit.app.site import AppSite, NoSuchPage, fields_of, get, go, post
 from tacit.data.schema import CategoryColumn, TableSchema
 from tacit.errors import InvalidInputError, TacitError
 from tacit.privacy.ledger import Ledger
@@ -31,7 +31,7 @@ FACTOR_NAME = re.compile(r"[^\s=-][^=]{0,80}")
 VALUE_RANGE = re.compile(r"-?\d+(\.\d+)?:-?\d+(\.\d+)?")
 
 
-def routes(site: Site) -> list[BaseRoute]:
+def routes(site: AppSite) -> list[BaseRoute]:
     """Return the routes of the question pages."""
     pages = QuestionPages(site)
     base = "/data/{data}/question"
@@ -49,7 +49,7 @@ def routes(site: Site) -> list[BaseRoute]:
 class QuestionPages:
     """The pages of questions."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: AppSite) -> None:
         self.site = site
 
     def choose(self, request: Request) -> Response:
@@ -257,7 +257,7 @@ class QuestionPages:
         return self.site.runner.get(kept.get("simulation", ""))
 
 
-def open_account(site: Site, name: str, fields: Mapping[str, str], unit: str) -> dict[str, str]:
+def open_account(site: AppSite, name: str, fields: Mapping[str, str], unit: str) -> dict[str, str]:
     """Open an account, and make the ledger if there is none; return what is wrong, by field."""
     plan = planned(fields.get("total_epsilon", ""), fields.get("total_delta", ""), unit, None, "")
     if plan.wrong:

@@ -21,7 +21,7 @@ from tacit.app.limited import TimeoutExpired, run_limited
 from tacit.app.questions import QUESTIONS
 from tacit.app.runner import DONE, QUEUED, Run
 from tacit.app.security import REPORT_POLICY
-from tacit.app.site import NoSuchPage, Site, fields_of, get, go, post
+from tacit.app.site import AppSite, NoSuchPage, fields_of, get, go, post
 from tacit.errors import TacitError
 
 REPORT, VALUES = "report.html", "result.json"
@@ -38,7 +38,7 @@ SHORT = {
 """Names of measures that need more words."""
 
 
-def routes(site: Site) -> list[BaseRoute]:
+def routes(site: AppSite) -> list[BaseRoute]:
     """Return the routes of the run pages."""
     pages = RunPages(site)
     return [
@@ -55,7 +55,7 @@ def routes(site: Site) -> list[BaseRoute]:
 class RunPages:
     """The pages of runs."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: AppSite) -> None:
         self.site = site
 
     def all(self, request: Request) -> Response:

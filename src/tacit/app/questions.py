@@ -30,7 +30,7 @@ IN_PYTHON = "In Python, tacit.load reads the file; its report shows what the mod
 
 
 @dataclass(frozen=True)
-class Setting:
+class FormField:
     """One field of the form: a whole number from `least` to `most`, or one of `choices`, or a text; shown on demand if `rare`."""
 
     name: str
@@ -151,11 +151,11 @@ class Question:
     about: str
     kinds: tuple[str, ...]
     private: bool
-    settings: tuple[Setting, ...]
+    settings: tuple[FormField, ...]
     command: Callable[[Context], list[str]]
     code: Callable[[Context], str]
     released: str = ""
-    sizes: tuple[Setting, ...] = ()
+    sizes: tuple[FormField, ...] = ()
     unfit: Callable[[Context], str] = field(default=lambda context: "")
     use: str = IN_PYTHON
 
@@ -172,15 +172,15 @@ def command_line(arguments: list[str], output: str) -> str:
     return shlex.join(["tacit", *shown])
 
 
-HIDDEN = Setting("hidden", "Width of the hidden layer", "32", "none, or widths as in 64,32.")
-RANK = Setting(
+HIDDEN = FormField("hidden", "Width of the hidden layer", "32", "none, or widths as in 64,32.")
+RANK = FormField(
     "rank", "Number of components", "8", "How many topics or parts. Choose it without looking at these rows.", 1, 500
 )
-ROWS = Setting(
+ROWS = FormField(
     "rows", "Rows, about", "5000", "A public estimate, as in an annual report. Nothing is counted here.", 10, 10**9
 )
-COLUMNS = Setting("columns", "Columns", "20", "How many columns (words, pixels) there are: public.", 2, 10**5)
-BLOCKS = Setting(
+COLUMNS = FormField("columns", "Columns", "20", "How many columns (words, pixels) there are: public.", 2, 10**5)
+BLOCKS = FormField(
     "blocks",
     "Parts",
     "1",
@@ -507,8 +507,8 @@ QUESTIONS: dict[str, Question] = {
             (RATINGS, CLICKS),
             True,
             (
-                Setting("factors", "Factors, at most", "16", "How many tastes the model may have.", 1, 200),
-                Setting(
+                FormField("factors", "Factors, at most", "16", "How many tastes the model may have.", 1, 200),
+                FormField(
                     "frontier",
                     "Also draw what other epsilons would cost",
                     "no",
@@ -522,8 +522,8 @@ QUESTIONS: dict[str, Question] = {
             _recommend_code,
             "model/recommender.tacit",
             (
-                Setting("users", "Users, about", "2000", "A public estimate. Nothing is counted here.", 10, 10**9),
-                Setting("per_user", "Rows of a user, about", "20", "A public estimate.", 1, 10**6),
+                FormField("users", "Users, about", "2000", "A public estimate. Nothing is counted here.", 10, 10**9),
+                FormField("per_user", "Rows of a user, about", "20", "A public estimate.", 1, 10**6),
             ),
             use="Whoever has the file can ask it for items: here below, with the command tacit recommend, or in Python with "
             "tacit.load. A history goes in, and a list of items comes out.",
@@ -535,7 +535,7 @@ QUESTIONS: dict[str, Question] = {
             (TABLE,),
             True,
             (
-                Setting(
+                FormField(
                     "label",
                     "Column with classes (optional)",
                     "",
@@ -556,8 +556,8 @@ QUESTIONS: dict[str, Question] = {
             True,
             (
                 RANK,
-                Setting("folder", "The folder has", "texts", choices=(("texts", "Texts"), ("images", "Images"))),
-                Setting(
+                FormField("folder", "The folder has", "texts", choices=(("texts", "Texts"), ("images", "Images"))),
+                FormField(
                     "words",
                     "File with public words, one per line (optional)",
                     "",
@@ -584,7 +584,7 @@ QUESTIONS: dict[str, Question] = {
             True,
             (
                 RANK,
-                Setting(
+                FormField(
                     "kind",
                     "Kind",
                     "pca",
@@ -605,9 +605,9 @@ QUESTIONS: dict[str, Question] = {
             (TABLE,),
             True,
             (
-                Setting("label", "Column to predict", "", "A column with categories."),
+                FormField("label", "Column to predict", "", "A column with categories."),
                 HIDDEN,
-                Setting("epochs", "Passes over the data", "10", "", 1, 1000),
+                FormField("epochs", "Passes over the data", "10", "", 1, 1000),
             ),
             _network,
             _network_code,
@@ -623,10 +623,10 @@ QUESTIONS: dict[str, Question] = {
             (COUPLED,),
             True,
             (
-                Setting(
+                FormField(
                     "private", "Whom to protect", "user", "The name of the factor of the persons in the TOML file."
                 ),
-                Setting("value_range", "Range of the values", "1:5", "Public least and greatest value, as in 1:5."),
+                FormField("value_range", "Range of the values", "1:5", "Public least and greatest value, as in 1:5."),
             ),
             _private_coupled,
             _coupled_code,

@@ -19,14 +19,14 @@ from tacit.app.datasets import DataSets
 from tacit.app.files import Roots, private_folder
 from tacit.app.runner import Runner
 from tacit.app.security import SESSION_SECONDS, Guard, Sessions
-from tacit.app.site import HERE, Site
+from tacit.app.site import HERE, AppSite
 from tacit.errors import InvalidInputError, parameter
 
 HOST = "127.0.0.1"
 """The app is for this computer; there is no option to show it to others."""
 
 
-def build(site: Site) -> Guard:
+def build(site: AppSite) -> Guard:
     """Return the ASGI application of a site."""
 
     async def enter(request: Request) -> Response:
@@ -100,7 +100,7 @@ def serve(
     bound = listening.getsockname()[1]
     runner.start()
     try:
-        site = Site(
+        site = AppSite(
             folder=state,
             ledger=ledger,
             roots=Roots.of(folders, state),

@@ -31,7 +31,7 @@ MOST_FIELDS = 20_000
 
 
 @dataclass(frozen=True)
-class Site:
+class AppSite:
     """The app's state, all of it on disk, and its pages' common parts.
 
     Attributes
@@ -97,7 +97,7 @@ class NoSuchPage(Exception):  # noqa: N818 - not an error of the program
 Handler = Callable[..., Response]
 
 
-def get(site: Site, path: str, handler: Handler) -> Route:
+def get(site: AppSite, path: str, handler: Handler) -> Route:
     """Return the route of a page; the handler runs in a thread, so that a slow one does not stop others."""
 
     async def endpoint(request: Request) -> Response:
@@ -106,7 +106,7 @@ def get(site: Site, path: str, handler: Handler) -> Route:
     return Route(path, endpoint, methods=["GET"])
 
 
-def post(site: Site, path: str, handler: Handler) -> Route:
+def post(site: AppSite, path: str, handler: Handler) -> Route:
     """Return the route of a form; a form without its session's token is refused."""
 
     async def endpoint(request: Request) -> Response:
@@ -121,7 +121,7 @@ def post(site: Site, path: str, handler: Handler) -> Route:
     return Route(path, endpoint, methods=["POST"])
 
 
-async def _answered(site: Site, handler: Handler, request: Request, *further: Any) -> Response:
+async def _answered(site: AppSite, handler: Handler, request: Request, *further: Any) -> Response:
     try:
         return await run_in_threadpool(handler, request, *further)
     except NoSuchPage:

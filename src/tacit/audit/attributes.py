@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tacit.audit.findings import ATTRIBUTES, Finding
-from tacit.audit.journal import Journal
+from tacit.audit.journal import AuditJournal
 from tacit.audit.membership import chosen_targets, without_noise
 from tacit.audit.scores import unit_scores
 from tacit.audit.subject import Subject
-from tacit.audit.units import Cells, Persons, Ratings, Rows, Units
+from tacit.audit.units import CellUnits, PersonUnits, RatingUnits, RowUnits, Units
 
 LEAST_FITS = 4
 """Fits that are made even if the time limit is passed."""
@@ -35,7 +35,7 @@ def attribute_inference(
     seconds: float = math.inf,
     level: float = 0.05,
     random_state: int = 0,
-    journal: Journal | None = None,
+    journal: AuditJournal | None = None,
     step: Callable[[], None] = lambda: None,
 ) -> Finding:
     """Guess one value of units in the fit and of units outside it.
@@ -80,12 +80,12 @@ def attribute_inference(
 def _altered(data: Units, units: list[Any], place: int, random: np.random.Generator) -> Any:
     """Return the unit with one value exchanged: a rating, a cell, a label, an item, or the value of a column."""
     unit = units[place]
-    if isinstance(data, Ratings | Cells):
+    if isinstance(data, RatingUnits | CellUnits):
         *where, values = unit
         return (*where, _exchanged(values, data.values, random))
     other = units[(place + 1 + int(random.integers(len(units) - 1))) % len(units)]
     row = unit[0]
-    if isinstance(data, Rows) and data.y is not None:
+    if isinstance(data, RowUnits) and data.y is not None:
         return row, _exchanged(unit[1], data.y, random)
     if hasattr(row, "iter_columns"):
         return _other_cell(data, row, other[0], random), None
@@ -110,7 +110,7 @@ def _other_cell(data: Units, rows: Any, other: Any, random: np.random.Generator)
     """Return the rows of a table with the value of another unit in one column, a column in which they differ if there is one."""
     import polars
 
-    owner = data.owner if isinstance(data, Persons) else None
+    owner = data.owner if isinstance(data, PersonUnits) else None
     names = [name for name in rows.columns if name != owner]
     differing = [name for name in names if rows[name][0] != other[name][0]] or names
     name = str(random.choice(differing))
@@ -137,7 +137,7 @@ def _gaps(
     fits: int,
     seconds: float,
     random_state: int,
-    journal: Journal | None,
+    journal: AuditJournal | None,
     key: str,
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Fit with random targets; return the numbers of the targets minus those of their decoys, and who was present."""

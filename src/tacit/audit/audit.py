@@ -24,7 +24,7 @@ from tacit.audit.findings import (
     Finding,
     rounded_down,
 )
-from tacit.audit.journal import Journal
+from tacit.audit.journal import AuditJournal
 from tacit.audit.membership import membership
 from tacit.audit.one_run import one_run
 from tacit.audit.plants import BUGS, Bug
@@ -32,7 +32,7 @@ from tacit.audit.presence import many_runs, presence_finding
 from tacit.audit.replay import replay
 from tacit.audit.result import Audit, Caught
 from tacit.audit.subject import Subject
-from tacit.audit.units import Pair, units_of
+from tacit.audit.units import NeighbourPair, units_of
 from tacit.audit.white_box import white_box, worst_pair
 from tacit.validation import check_choice, check_count, check_rate, check_seed
 
@@ -129,7 +129,7 @@ def audit(
     runs = (10_000 if deep else 400) if runs is None else check_count(runs, "runs", least=40)
     seconds = (math.inf if deep else 10.0) if seconds is None else seconds
     whole = Subject.of(estimator, units_of(estimator, data), seed=insecure_seed)
-    noted = None if journal is None else Journal(journal)
+    noted = None if journal is None else AuditJournal(journal)
     progress("reading the plan")
     small = whole.smaller(UNITS, random)
     pairs = candidate_pairs(estimator, small.data)
@@ -183,12 +183,12 @@ class _Effort:
 
     whole: Subject
     small: Subject
-    pairs: Sequence[Pair]
+    pairs: Sequence[NeighbourPair]
     deep: bool
     runs: int
     seconds: float
     level: float
-    journal: Journal | None
+    journal: AuditJournal | None
     random_state: int
 
     def run(self, attack: str) -> Finding | None:
@@ -229,7 +229,9 @@ def chosen_attacks(attacks: Sequence[str] | None, *, deep: bool, noisy: bool) ->
     return tuple(check_choice(name, "attacks", ATTACKS) for name in attacks)
 
 
-def _worst(subject: Subject, pairs: Sequence[Pair], seconds: float, journal: Journal | None) -> Pair:
+def _worst(
+    subject: Subject, pairs: Sequence[NeighbourPair], seconds: float, journal: AuditJournal | None
+) -> NeighbourPair:
     """Return the worst pair; a continued audit takes the one that it chose before, because other noise may choose another."""
     if journal is None:
         return worst_pair(subject, pairs, seconds=seconds)
@@ -250,7 +252,7 @@ def _so_far(findings: Sequence[Finding]) -> str:
     return f"; so far: epsilon of at least {rounded_down(max(bounds))}" if bounds else ""
 
 
-def _all_caught(subject: Subject, pair: Pair, level: float, seconds: float) -> tuple[Caught, ...]:
+def _all_caught(subject: Subject, pair: NeighbourPair, level: float, seconds: float) -> tuple[Caught, ...]:
     """Plant one bug after the other; no further one after some times the `seconds` of an attack."""
     begun, caught, plan = time.monotonic(), [], subject.plan
     for bug in BUGS:
@@ -259,7 +261,7 @@ def _all_caught(subject: Subject, pair: Pair, level: float, seconds: float) -> t
     return tuple(caught)
 
 
-def _caught(subject: Subject, bug: Bug, pair: Pair, level: float, seconds: float) -> Caught:
+def _caught(subject: Subject, bug: Bug, pair: NeighbourPair, level: float, seconds: float) -> Caught:
     """Plant a bug, attack again with few runs, and return the attacks that noticed it."""
     planted = subject.with_bug(bug.plant)
     attacks: Sequence[Callable[[], Finding]] = (

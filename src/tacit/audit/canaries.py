@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from tacit.audit.units import Cells, Pair, Persons, Ratings, Rows, Units
+from tacit.audit.units import CellUnits, NeighbourPair, PersonUnits, RatingUnits, RowUnits, Units
 from tacit.factor.coupled.private.fitted import range_of
 
 FAR = 1e3
@@ -34,7 +34,7 @@ TINY = 1e-12
 Floats = NDArray[np.float64]
 
 
-def candidate_pairs(estimator: Any, data: Units) -> list[Pair]:
+def candidate_pairs(estimator: Any, data: Units) -> list[NeighbourPair]:
     """Return neighbouring data sets for the model's adjacency, the most promising first."""
     canaries = list(_canaries(estimator, data))
     if getattr(estimator, "adjacency", "add-remove") == "replace-one" or _is_cell_of_ratings(data):
@@ -47,7 +47,7 @@ def candidate_pairs(estimator: Any, data: Units) -> list[Pair]:
     return [*_steady_pairs(estimator, data), *pairs][:MOST_PAIRS]
 
 
-def _steady_pairs(estimator: Any, data: Units) -> list[Pair]:
+def _steady_pairs(estimator: Any, data: Units) -> list[NeighbourPair]:
     """Return neighbours whose distance is the same in all rounds of `PrivateNMF`, or none for other models.
 
     In a round a row u adds h h' and h u', where h are its weights in the dictionary of the round before. Both have their
@@ -55,13 +55,13 @@ def _steady_pairs(estimator: Any, data: Units) -> list[Pair]:
     which is public, the dictionary stays at the start but for the noise, so that this holds in every round. A noisy start
     finds the components itself if each is one column.
     """
-    if getattr(estimator, "method", None) != "rounds" or not isinstance(data, Rows):
+    if getattr(estimator, "method", None) != "rounds" or not isinstance(data, RowUnits):
         return []
     noisy = estimator._starts_from_moments()
     start = np.eye(estimator.n_components, data.X.shape[1]) if noisy else estimator._given_start(data.X)
     rows = float(estimator.row_norm) * start / np.maximum(np.linalg.norm(start, axis=1, keepdims=True), TINY)
     copies = np.tile(rows, (max(1, min(COPIES, MOST_COPIED // rows.size)), 1))
-    others = Rows(csr_array(copies) if hasattr(data.X, "tocsr") else copies)
+    others = RowUnits(csr_array(copies) if hasattr(data.X, "tocsr") else copies)
     exchanged = estimator.adjacency == "replace-one" and len(rows) > 1
     name = "a component of the start among copies of all"
     return [
@@ -71,18 +71,18 @@ def _steady_pairs(estimator: Any, data: Units) -> list[Pair]:
 
 
 def _is_cell_of_ratings(data: Units) -> bool:
-    return isinstance(data, Ratings) and data.cells
+    return isinstance(data, RatingUnits) and data.cells
 
 
 def _canaries(estimator: Any, data: Units) -> Iterator[tuple[str, Any]]:
-    if isinstance(data, Ratings):
+    if isinstance(data, RatingUnits):
         return _raters(estimator, data)
-    if isinstance(data, Cells):
+    if isinstance(data, CellUnits):
         return _cells(estimator, data)
-    if isinstance(data, Persons):  # a person with as many copies of an unusual row as one may have
+    if isinstance(data, PersonUnits):  # a person with as many copies of an unusual row as one may have
         copies = [0] * int(estimator.max_rows_per_unit)
         return ((f"a person with {name}", (row[copies], None)) for name, row in _table_rows(data))
-    assert isinstance(data, Rows)
+    assert isinstance(data, RowUnits)
     if hasattr(data.X, "iter_columns") or hasattr(estimator, "schema"):
         return ((name, (row, None)) for name, row in _table_rows(data))
     if data.y is None:
@@ -90,7 +90,7 @@ def _canaries(estimator: Any, data: Units) -> Iterator[tuple[str, Any]]:
     return _labelled(estimator, data)
 
 
-def _rows(estimator: Any, data: Rows) -> Iterator[tuple[str, Floats]]:
+def _rows(estimator: Any, data: RowUnits) -> Iterator[tuple[str, Floats]]:
     """Yield rows at and beyond the bound of a model of rows."""
     moment, mean = _moments(data.X)
     width = len(mean)
@@ -125,7 +125,7 @@ def _rows(estimator: Any, data: Rows) -> Iterator[tuple[str, Floats]]:
     yield "an empty row", np.zeros(width)
 
 
-def _labelled(estimator: Any, data: Rows) -> Iterator[tuple[str, Any]]:
+def _labelled(estimator: Any, data: RowUnits) -> Iterator[tuple[str, Any]]:
     """Yield rows with every label: a label that does not fit gives a large gradient."""
     classes = getattr(estimator, "classes", None)
     labels = getattr(estimator, "target_range", None) if classes is None else classes
@@ -141,12 +141,12 @@ def _labelled(estimator: Any, data: Rows) -> Iterator[tuple[str, Any]]:
             )
 
 
-def _table_rows(data: Rows | Persons) -> Iterator[tuple[str, Any]]:
+def _table_rows(data: RowUnits | PersonUnits) -> Iterator[tuple[str, Any]]:
     """Yield rows of a table that are unusual; all their values occur in the table, so that they fit its schema."""
     if hasattr(data.X, "iter_columns"):
         rarity = np.zeros(len(data.X))
         for column in data.X.iter_columns():
-            if isinstance(data, Persons) and column.name == data.owner:
+            if isinstance(data, PersonUnits) and column.name == data.owner:
                 continue
             _, codes, counts = np.unique(
                 column.cast(str).fill_null("").to_numpy(), return_inverse=True, return_counts=True
@@ -162,7 +162,7 @@ def _table_rows(data: Rows | Persons) -> Iterator[tuple[str, Any]]:
         yield f"a row with {name}", row[None]
 
 
-def _raters(estimator: Any, data: Ratings) -> Iterator[tuple[str, Any]]:
+def _raters(estimator: Any, data: RatingUnits) -> Iterator[tuple[str, Any]]:
     """Yield users with extreme ratings of everything, or of one rare item."""
     low, high = (float(end) for end in estimator.rating_range)
     known, counts = np.unique(data.items, return_counts=True)
@@ -181,7 +181,7 @@ def _raters(estimator: Any, data: Ratings) -> Iterator[tuple[str, Any]]:
     yield "a user who dislikes everything", (items, np.full(len(items), low))
 
 
-def _cells(estimator: Any, data: Cells) -> Iterator[tuple[str, Any]]:
+def _cells(estimator: Any, data: CellUnits) -> Iterator[tuple[str, Any]]:
     """Yield users (or single cells) with extreme values."""
     low, high = range_of(estimator.value_range, data.relations[data.private].name)
     others = [size for axis, size in enumerate(data.shape) if axis != data.axis]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 
-class Journal:
+class AuditJournal:
     """A file of JSON lines, each with a key. It holds scores of private data: it stays with the holder, who alone may read it.
 
     Parameters

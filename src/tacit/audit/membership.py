@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tacit.audit.bounds import area, epsilon_of, found_at, one_run_epsilon, one_run_mu
 from tacit.audit.findings import MEMBERSHIP, Finding
-from tacit.audit.journal import Journal
+from tacit.audit.journal import AuditJournal
 from tacit.audit.scores import unit_scores
 from tacit.audit.subject import Subject
 from tacit.audit.white_box import roc
@@ -82,7 +82,7 @@ def shadow_fits(
     fits: int,
     seconds: float,
     random_state: int,
-    journal: Journal | None,
+    journal: AuditJournal | None,
     key: str,
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Fit again and again with random targets; return their numbers, fits x targets x numbers, and who was present.
@@ -153,7 +153,7 @@ def membership(
     seconds: float = math.inf,
     level: float = 0.05,
     random_state: int = 0,
-    journal: Journal | None = None,
+    journal: AuditJournal | None = None,
     step: Callable[[], None] = lambda: None,
 ) -> Finding:
     """Attack the membership of random units of the data, in private fits and in fits without noise.

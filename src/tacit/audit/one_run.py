@@ -17,10 +17,10 @@ import numpy as np
 
 from tacit.audit.canaries import is_non_negative
 from tacit.audit.findings import ONE_RUN, Finding
-from tacit.audit.journal import Journal
+from tacit.audit.journal import AuditJournal
 from tacit.audit.membership import guessed, shadow_fits
 from tacit.audit.subject import Subject
-from tacit.audit.units import Rows, Units
+from tacit.audit.units import RowUnits, Units
 from tacit.audit.white_box import roc
 
 MOST_CANARIES = 2000
@@ -35,7 +35,7 @@ def crowd(estimator: Any, data: Units, most: int, random: np.random.Generator) -
     A second moment of d columns tells about d^2/2 rows apart.
     """
     if (
-        not isinstance(data, Rows)
+        not isinstance(data, RowUnits)
         or hasattr(data.X, "iter_columns")
         or hasattr(estimator, "schema")
         or data.y is not None
@@ -64,7 +64,7 @@ def one_run(
     canaries: int = 1000,
     level: float = 0.05,
     random_state: int = 0,
-    journal: Journal | None = None,
+    journal: AuditJournal | None = None,
     step: Callable[[], None] = lambda: None,
 ) -> Finding | None:
     """Attack one fit with many canaries; None where the model allows no crowd of them.

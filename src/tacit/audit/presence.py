@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from tacit.audit.bounds import halved_test
 from tacit.audit.findings import MANY_RUNS, PRESENCE, Finding
-from tacit.audit.journal import Journal
+from tacit.audit.journal import AuditJournal
 from tacit.audit.scores import expanded, float_arrays
 from tacit.audit.subject import Subject
-from tacit.audit.units import Pair, Units
+from tacit.audit.units import NeighbourPair, Units
 from tacit.audit.white_box import roc
 from tacit.measure.ksdp.result import KSDP
 
@@ -57,7 +57,7 @@ def _runs(
     *,
     runs: int,
     seconds: float,
-    journal: Journal | None,
+    journal: AuditJournal | None,
     key: str,
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Fit alternately with and without the unit; return all numbers that were released, and which runs had it.
@@ -97,12 +97,12 @@ def learned_scores(numbers: Floats, present: NDArray[np.bool_]) -> tuple[Floats,
 
 def many_runs(
     subject: Subject,
-    pair: Pair,
+    pair: NeighbourPair,
     *,
     runs: int = 200,
     seconds: float = math.inf,
     level: float = 0.05,
-    journal: Journal | None = None,
+    journal: AuditJournal | None = None,
 ) -> Finding:
     """Tell two fixed neighbouring data sets apart by what is released, in many runs with small fits.
 
@@ -153,7 +153,7 @@ def presence(
     seconds: float = math.inf,
     level: float = 0.05,
     random_state: int = 0,
-    journal: Journal | None = None,
+    journal: AuditJournal | None = None,
 ) -> KSDP:
     """Measure whether the presence of units shows in runs on random databases: KSDP, for any model.
 

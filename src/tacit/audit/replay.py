@@ -10,14 +10,14 @@ import numpy as np
 
 from tacit.audit.findings import REPLAY, Finding
 from tacit.audit.subject import Subject
-from tacit.audit.units import Pair, Ratings
+from tacit.audit.units import NeighbourPair, RatingUnits
 from tacit.errors import PrivacyViolationError
 from tacit.testing import check_neighbours
 
 
 def replay(
     subject: Subject,
-    pairs: Sequence[Pair],
+    pairs: Sequence[NeighbourPair],
     *,
     random_units: int = 3,
     seconds: float = math.inf,
@@ -65,7 +65,7 @@ def replay(
     )
 
 
-def _random_pairs(subject: Subject, count: int, random_state: int) -> list[Pair]:
+def _random_pairs(subject: Subject, count: int, random_state: int) -> list[NeighbourPair]:
     """Return neighbours that differ in a random unit of the data, which is taken out or exchanged for another one."""
     data = subject.data
     random = np.random.default_rng(random_state)
@@ -74,7 +74,7 @@ def _random_pairs(subject: Subject, count: int, random_state: int) -> list[Pair]
     pairs = []
     for place in chosen.tolist():
         others, unit, other = data.take(np.delete(np.arange(data.count), place)), data.unit(place), None
-        if isinstance(data, Ratings) and data.cells:  # who rated what is public: only the value may differ
+        if isinstance(data, RatingUnits) and data.cells:  # who rated what is public: only the value may differ
             other = (*unit[:-1], random.choice(data.values, size=1))
         elif exchanged:
             other = data.unit(int(random.integers(data.count)))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.units import Cells, Persons, Ratings, Rows, Units
+from tacit.audit.units import CellUnits, PersonUnits, RatingUnits, RowUnits, Units
 
 Floats = NDArray[np.float64]
 SYNTHETIC_ROWS = 400
@@ -34,16 +34,16 @@ def unit_scores(model: Any, data: Units, units: list[Any]) -> Floats:
     units : list
         As `Units.unit` returns them.
     """
-    if isinstance(data, Rows | Persons) and hasattr(model, "tables_"):
+    if isinstance(data, RowUnits | PersonUnits) and hasattr(model, "tables_"):
         return _table_scores(model, units)
     known = [_Known(array) for _, array in float_arrays(expanded(model._result.values))]
     numbers = np.array([_along(known, probes(model, data, unit)) for unit in units])
-    return np.hstack([_losses(model, units), numbers]) if isinstance(data, Rows) and data.y is not None else numbers
+    return np.hstack([_losses(model, units), numbers]) if isinstance(data, RowUnits) and data.y is not None else numbers
 
 
 def probes(model: Any, data: Units, unit: Any) -> list[Floats]:
     """Return the vectors of one unit: a row, a user's ratings over the items, or sums of values over other entities."""
-    if isinstance(data, Ratings):
+    if isinstance(data, RatingUnits):
         items, values = unit[-2:]
         place = {item: index for index, item in enumerate(np.asarray(model._result.values["item_ids_"]).tolist())}
         vector = np.zeros(len(place))
@@ -52,7 +52,7 @@ def probes(model: Any, data: Units, unit: Any) -> list[Floats]:
             if item in place:
                 vector[place[item]] = value - middle
         return [vector]
-    if isinstance(data, Cells):
+    if isinstance(data, CellUnits):
         coords, values = unit
         return [
             np.bincount(coords[:, axis], weights=values, minlength=size).astype(np.float64)

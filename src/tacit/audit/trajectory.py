@@ -107,7 +107,7 @@ class _Watched:
             raise Enough
 
 
-class _Recorder(_Watched):
+class _TrajectoryRecorder(_Watched):
     """Answers as the channel does, and notes all of it."""
 
     def open(self) -> None:
@@ -244,7 +244,7 @@ class Loss:
 def recorded(fit: Callable[[Any], Any], world: World) -> Recorded:
     """Run a fit in one world, and return all its exchanges and its plan."""
     run = Recorded(world)
-    observe(fit, world.data, lambda channel: _Recorder(channel, run))
+    observe(fit, world.data, lambda channel: _TrajectoryRecorder(channel, run))
     return run
 
 

@@ -22,7 +22,7 @@ Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, repr=False)
-class Pair(Undisclosed):
+class NeighbourPair(Undisclosed):
     """Two neighbouring data sets: `present` has the audited unit in its last place, `absent` lacks it or has another."""
 
     name: str
@@ -69,13 +69,13 @@ class Units(ABC):
         """Return the data with a unit in the last place, or without one."""
         return World(self, False) if unit is None else World(self.added(unit), True)
 
-    def pair(self, name: str, unit: Any, other: Any | None = None) -> Pair:
+    def pair(self, name: str, unit: Any, other: Any | None = None) -> NeighbourPair:
         """Return the neighbours with the unit, and without it or with the other in its place."""
-        return Pair(name, self.world(unit), self.world(other))
+        return NeighbourPair(name, self.world(unit), self.world(other))
 
 
 @dataclass(frozen=True, repr=False)
-class Rows(Undisclosed, Units):
+class RowUnits(Undisclosed, Units):
     """Rows of an array, a CSR matrix or a data frame, with labels or targets if the model has some."""
 
     X: Any
@@ -94,22 +94,22 @@ class Rows(Undisclosed, Units):
         """Return a hash of the rows and labels."""
         return fingerprint(self.arguments())
 
-    def take(self, places: Places) -> Rows:
+    def take(self, places: Places) -> RowUnits:
         """Return these rows."""
         chosen = self.X[places.tolist()] if hasattr(self.X, "iter_columns") else self.X[places]
-        return Rows(chosen, None if self.y is None else self.y[places])
+        return RowUnits(chosen, None if self.y is None else self.y[places])
 
     def unit(self, place: int) -> Any:
         """Return one row, with its label."""
         one = self.take(np.array([place]))
         return one.X, one.y
 
-    def added(self, unit: Any) -> Rows:
+    def added(self, unit: Any) -> RowUnits:
         """Return the rows and one more."""
         row, label = unit
-        return Rows(stacked(self.X, row), None if self.y is None else np.concatenate([self.y, label]))
+        return RowUnits(stacked(self.X, row), None if self.y is None else np.concatenate([self.y, label]))
 
-    def with_units(self, units: Sequence[Any]) -> Rows:
+    def with_units(self, units: Sequence[Any]) -> RowUnits:
         """Return the rows and these below them; all at once, because there may be thousands."""
         if not units:
             return self
@@ -133,19 +133,19 @@ def stacked(X: Any, row: Any) -> Any:
 
 
 @dataclass(frozen=True, repr=False)
-class Persons(Undisclosed, Units):
+class PersonUnits(Undisclosed, Units):
     """Rows of a table that belong to persons; `owner`, a column of the table, numbers the persons from 0."""
 
     X: Any
     owner: str
 
     @staticmethod
-    def of(frame: Any, owner: str) -> Persons:
+    def of(frame: Any, owner: str) -> PersonUnits:
         """Return the table with the persons numbered."""
         numbers = np.unique(frame[owner].cast(str).to_numpy(), return_inverse=True)[1]
-        return Persons(frame, owner)._numbered(frame, numbers)
+        return PersonUnits(frame, owner)._numbered(frame, numbers)
 
-    def _numbered(self, frame: Any, numbers: NDArray[Any]) -> Persons:
+    def _numbered(self, frame: Any, numbers: NDArray[Any]) -> PersonUnits:
         import polars
 
         return replace(self, X=frame.with_columns(polars.Series(self.owner, numbers.astype(np.int64))))
@@ -167,7 +167,7 @@ class Persons(Undisclosed, Units):
         """Return a hash of the table."""
         return fingerprint(self.arguments())
 
-    def take(self, places: Places) -> Persons:
+    def take(self, places: Places) -> PersonUnits:
         """Return the rows of these persons, numbered anew."""
         order = np.argsort(self._numbers, kind="stable")
         starts = np.searchsorted(self._numbers[order], np.arange(self.count + 1))
@@ -179,7 +179,7 @@ class Persons(Undisclosed, Units):
         """Return the rows of one person."""
         return self.X[np.flatnonzero(self._numbers == place).tolist()], None
 
-    def added(self, unit: Any) -> Persons:
+    def added(self, unit: Any) -> PersonUnits:
         """Return the table with the rows of one more person."""
         rows = unit[0]
         numbers = np.concatenate([self._numbers, np.full(len(rows), self.count)])
@@ -187,7 +187,7 @@ class Persons(Undisclosed, Units):
 
 
 @dataclass(frozen=True, repr=False)
-class Ratings(Undisclosed, Units):
+class RatingUnits(Undisclosed, Units):
     """Users with their ratings; `owner` numbers the users from 0, and the ids that a model sees are these numbers.
 
     With `cells`, a unit is one rating: its value may be exchanged, and who rated what is public.
@@ -199,12 +199,12 @@ class Ratings(Undisclosed, Units):
     cells: bool = False
 
     @staticmethod
-    def of(users: Any, items: Any, values: Any, *, cells: bool = False) -> Ratings:
+    def of(users: Any, items: Any, values: Any, *, cells: bool = False) -> RatingUnits:
         """Return ratings with the users numbered."""
         owner = np.unique(np.asarray(users), return_inverse=True)[1]
         # texts that a data frame gives as objects become an array of texts, which has a digest
         ids = np.asarray(np.asarray(items).tolist())
-        return Ratings(owner.astype(np.int64), ids, np.asarray(values, dtype=np.float64), cells)
+        return RatingUnits(owner.astype(np.int64), ids, np.asarray(values, dtype=np.float64), cells)
 
     @property
     def count(self) -> int:
@@ -219,7 +219,7 @@ class Ratings(Undisclosed, Units):
         """Return a hash of the ratings."""
         return fingerprint(self.arguments())
 
-    def take(self, places: Places) -> Ratings:
+    def take(self, places: Places) -> RatingUnits:
         """Return these users, numbered anew."""
         if self.cells:
             return replace(self, owner=self.owner[places], items=self.items[places], values=self.values[places])
@@ -237,7 +237,7 @@ class Ratings(Undisclosed, Units):
         own = self.owner == place
         return self.items[own], self.values[own]
 
-    def added(self, unit: Any) -> Ratings:
+    def added(self, unit: Any) -> RatingUnits:
         """Return the ratings of one more user, or one more rating of the user that it names."""
         *whose, items, values = unit
         owner = whose[0] if whose else np.full(len(items), self.count)
@@ -250,7 +250,7 @@ class Ratings(Undisclosed, Units):
 
 
 @dataclass(frozen=True, repr=False)
-class Cells(Undisclosed, Units):
+class CellUnits(Undisclosed, Units):
     """Relations of which one is private: its users, or its cells, are the units. The list of users is public and stays.
 
     `places` numbers the units that are there. A user who is not there has no cells.
@@ -264,7 +264,7 @@ class Cells(Undisclosed, Units):
     by_cell: bool = False
 
     @staticmethod
-    def of(relations: Sequence[Any], entity: str, *, by_cell: bool) -> Cells:
+    def of(relations: Sequence[Any], entity: str, *, by_cell: bool) -> CellUnits:
         """Find the relation with the entity, and add a user without cells for the audited unit."""
         having = [place for place, one in enumerate(relations) if entity in one.factors]
         if len(having) != 1:
@@ -276,7 +276,7 @@ class Cells(Undisclosed, Units):
         relation = relations[having[0]]
         coords, values = relation.stored()
         axis = relation.factors.index(entity)
-        return Cells(tuple(relations), having[0], axis, coords.astype(np.int64), np.asarray(values), by_cell)
+        return CellUnits(tuple(relations), having[0], axis, coords.astype(np.int64), np.asarray(values), by_cell)
 
     @property
     def count(self) -> int:
@@ -315,7 +315,7 @@ class Cells(Undisclosed, Units):
         """Return a hash of the cells."""
         return fingerprint((self.coords, self.values))
 
-    def take(self, places: Places) -> Cells:
+    def take(self, places: Places) -> CellUnits:
         """Return the cells of these units; users keep their places in the list."""
         if self.by_cell:
             return replace(self, coords=self.coords[places], values=self.values[places])
@@ -329,7 +329,7 @@ class Cells(Undisclosed, Units):
         own = self.coords[:, self.axis] == self._users()[place]
         return self.coords[own], self.values[own]
 
-    def added(self, unit: Any) -> Cells:
+    def added(self, unit: Any) -> CellUnits:
         """Return the cells of one more user, who has the last place in the list, or one more cell."""
         coords, values = unit
         coords = coords.copy()
@@ -337,7 +337,7 @@ class Cells(Undisclosed, Units):
             coords[:, self.axis] = self.shape[self.axis] - 1
         return replace(self, coords=np.concatenate([self.coords, coords]), values=np.concatenate([self.values, values]))
 
-    def with_units(self, units: Sequence[Any]) -> Cells:
+    def with_units(self, units: Sequence[Any]) -> CellUnits:
         """Return the cells of these units too; users keep the places that they had."""
         coords = np.concatenate([self.coords, *(unit[0] for unit in units)])
         return replace(self, coords=coords, values=np.concatenate([self.values, *(unit[1] for unit in units)]))
@@ -359,14 +359,14 @@ def units_of(estimator: Any, data: Any) -> Units:
     if isinstance(data, Units):
         return data
     if isinstance(data, list | tuple) and data and all(hasattr(one, "factors") for one in data):
-        return Cells.of(data, estimator.private, by_cell=estimator.unit == "cell")
+        return CellUnits.of(data, estimator.private, by_cell=estimator.unit == "cell")
     if isinstance(data, tuple) and len(data) == 3 and hasattr(estimator, "rating_range"):
-        return Ratings.of(*data, cells=getattr(estimator, "unit", "user") == "cell")
+        return RatingUnits.of(*data, cells=getattr(estimator, "unit", "user") == "cell")
     if isinstance(data, tuple) and len(data) == 2:
-        return Rows(_rows(data[0]), np.asarray(data[1]))
+        return RowUnits(_rows(data[0]), np.asarray(data[1]))
     rows = _rows(data)
     owner = getattr(estimator, "unit_column", None)
-    return Persons.of(rows, str(owner)) if owner is not None and hasattr(rows, "iter_columns") else Rows(rows)
+    return PersonUnits.of(rows, str(owner)) if owner is not None and hasattr(rows, "iter_columns") else RowUnits(rows)
 
 
 def _rows(X: Any) -> Any:

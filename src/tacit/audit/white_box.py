@@ -25,10 +25,10 @@ from scipy import stats
 
 from tacit.audit.bounds import Tested, epsilon_of, halved_test, noise_ratio
 from tacit.audit.findings import WHITE_BOX, Finding
-from tacit.audit.journal import Journal
+from tacit.audit.journal import AuditJournal
 from tacit.audit.subject import Subject
 from tacit.audit.trajectory import Loss, measured_loss
-from tacit.audit.units import Pair
+from tacit.audit.units import NeighbourPair
 from tacit.channel.plan import Plan
 from tacit.errors import PrivacyViolationError
 from tacit.privacy.accountant import Accountant
@@ -51,8 +51,12 @@ ROUNDING = 1e-3
 
 
 def worst_pair(
-    subject: Subject, pairs: Sequence[Pair], *, seconds: float = math.inf, step: Callable[[], None] = lambda: None
-) -> Pair:
+    subject: Subject,
+    pairs: Sequence[NeighbourPair],
+    *,
+    seconds: float = math.inf,
+    step: Callable[[], None] = lambda: None,
+) -> NeighbourPair:
     """Return the neighbours whose sums differ most, in standard deviations of the noise, by one run of each.
 
     Of neighbours that are as good but for rounding, the first: canaries that do not depend on what a run chooses come first.
@@ -73,12 +77,12 @@ def worst_pair(
 
 def losses(
     subject: Subject,
-    pair: Pair,
+    pair: NeighbourPair,
     *,
     runs: int,
     least: int = LEAST_RUNS,
     seconds: float = math.inf,
-    journal: Journal | None = None,
+    journal: AuditJournal | None = None,
     step: Callable[[], None] = lambda: None,
 ) -> list[Loss]:
     """Run the fit alternately with and without the unit; return what every run tells an attacker.
@@ -112,13 +116,13 @@ def losses(
 
 def white_box(
     subject: Subject,
-    pair: Pair,
+    pair: NeighbourPair,
     *,
     runs: int = 400,
     least: int = LEAST_RUNS,
     seconds: float = math.inf,
     level: float = 0.05,
-    journal: Journal | None = None,
+    journal: AuditJournal | None = None,
     step: Callable[[], None] = lambda: None,
 ) -> Finding:
     """Attack with the likelihood ratio; see the module. `level` is the probability of a wrong statement.

@@ -117,10 +117,10 @@ class Partitioned:
 
     def _was_killed_before_it_wrote(self, output: Path) -> bool:
         """Whether the folder holds nothing but the empty one that an earlier call with this checkpoint made."""
-        from tacit.cluster.journal import Journal
+        from tacit.cluster.journal import ClusterJournal
         from tacit.report.result import MODEL
 
-        if not Journal.at(self.checkpoint).is_begun or not (output / MODEL).is_dir():
+        if not ClusterJournal.at(self.checkpoint).is_begun or not (output / MODEL).is_dir():
             return False
         return [path.name for path in output.iterdir()] == [MODEL] and not any((output / MODEL).iterdir())
 

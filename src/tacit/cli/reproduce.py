@@ -15,8 +15,8 @@ from tacit.cli.output import print_json, print_table
 from tacit.errors import InvalidInputError, words
 
 if TYPE_CHECKING:
-    from tacit.reproduce.catalogue import Item, Run
-    from tacit.reproduce.results import Result
+    from tacit.reproduce.catalogue import Item, ItemRun
+    from tacit.reproduce.results import ItemResult
 
 
 def reproduce(
@@ -43,7 +43,7 @@ def reproduce(
     later run with the same settings, so an interrupted run goes on where it ended. One HTML page is written per paper. What
     fails is named at the end, after all others were computed.
     """
-    from tacit.reproduce.catalogue import Run, chosen, paper_of
+    from tacit.reproduce.catalogue import ItemRun, chosen, paper_of
     from tacit.reproduce.data import DataFolder
     from tacit.reproduce.pages import write_html, write_markdown
     from tacit.reproduce.results import obtain, read
@@ -58,8 +58,8 @@ def reproduce(
     if everything and names:
         raise InvalidInputError("--all or names of tables and figures", words("both"), "Leave one of them out.")
     items = chosen(paper, names or ())
-    run = Run(folder, quick, 1 if quick else repetitions, seed)
-    results: list[Result] = []
+    run = ItemRun(folder, quick, 1 if quick else repetitions, seed)
+    results: list[ItemResult] = []
     if not pages_only:
         with progress(items, quiet=as_json) as begin:
             results = obtain(items, run, output, overwrite=overwrite, begin=lambda entry: begin(entry, run))
@@ -141,7 +141,7 @@ def progress(items: Sequence[Item], *, quiet: bool) -> Iterator[Any]:
         inner = bar.add_task("", total=1)
         places = {(entry.paper, entry.name): place for place, entry in enumerate(items)}
 
-        def begin(entry: Item, run: Run) -> Run:
+        def begin(entry: Item, run: ItemRun) -> ItemRun:
             bar.update(whole, completed=places[entry.paper, entry.name])
             bar.reset(inner, description=f"{entry.paper} {entry.name}", total=1)
             return replace(run, progress=lambda done, total: bar.update(inner, completed=done, total=total))
@@ -150,7 +150,7 @@ def progress(items: Sequence[Item], *, quiet: bool) -> Iterator[Any]:
         bar.update(whole, completed=len(items))
 
 
-def show_results(results: Sequence[Result], pages: Sequence[Path], *, as_json: bool) -> None:
+def show_results(results: Sequence[ItemResult], pages: Sequence[Path], *, as_json: bool) -> None:
     """Print the tables beside those of the papers, and where the pages are."""
     if as_json:
         print_json({"results": [result.to_json() for result in results], "pages": [str(page) for page in pages]})

@@ -23,7 +23,7 @@ from tacit.channel.fixedpoint import LIMIT, Grid
 from tacit.channel.noisy import Noisy
 from tacit.channel.peers import Alone
 from tacit.channel.run import interposed, is_alone
-from tacit.cluster.journal import Journal
+from tacit.cluster.journal import ClusterJournal
 from tacit.cluster.worker import (
     AT_DRIVER,
     Contribution,
@@ -109,7 +109,7 @@ def drive(
         estimator,
         sources,
         load,
-        Journal.at(checkpoint),
+        ClusterJournal.at(checkpoint),
         threads=check_count(threads, "threads"),
         resident=resident,
         patience=patience,
@@ -126,7 +126,7 @@ def drive(
 class _Resumable(Alone):
     """The memory of a run that a checkpoint can continue."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: ClusterJournal) -> None:
         self._journal = journal
 
     @property
@@ -148,7 +148,7 @@ class _ClusterRun:
         estimator: Any,
         sources: Sequence[Any],
         load: Load,
-        journal: Journal,
+        journal: ClusterJournal,
         *,
         threads: int = 1,
         resident: int | None = None,

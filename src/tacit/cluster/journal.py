@@ -19,7 +19,7 @@ STATE = "run.json"
 CHOICE, NOISE = "the choice", "noise of "
 
 
-class Journal:
+class ClusterJournal:
     """Keeps the answers of one run; without a folder it keeps nothing, and a run that stops begins anew.
 
     An answer is written before any worker sees it. So a restarted driver either finds it, or nothing of it was used; noise
@@ -33,7 +33,7 @@ class Journal:
         self.charged = False
 
     @classmethod
-    def at(cls, folder: str | os.PathLike[str] | None) -> Journal:
+    def at(cls, folder: str | os.PathLike[str] | None) -> ClusterJournal:
         """Return the journal in a folder, or one that keeps nothing."""
         return cls(None if folder is None else Path(folder))
 

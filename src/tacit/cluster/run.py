@@ -12,7 +12,7 @@ from typing import Any
 
 from tacit.cluster.driver import OnRound, drive
 from tacit.cluster.here import Here, working_here
-from tacit.cluster.journal import Journal
+from tacit.cluster.journal import ClusterJournal
 from tacit.cluster.partitions import RatingReader, RowReader, check_units_apart, partition_paths, sources_of
 from tacit.errors import InvalidInputError, ProtocolError, TacitError, kind_of, words
 from tacit.estimators.input import is_dask
@@ -164,7 +164,7 @@ def run_on(
 
 def end_checkpoint(checkpoint: str | os.PathLike[str]) -> None:
     """Empty the folder of a run that `run_on` kept: the model is saved, and the answers that led to it are not needed."""
-    Journal.at(checkpoint).end()
+    ClusterJournal.at(checkpoint).end()
 
 
 def is_small(partitions: Any) -> bool:
@@ -189,7 +189,8 @@ def check_workers(client: Any) -> None:
 
     def ask() -> None:
         with suppress(OSError):  # a worker that went away
-            versions.update(client.run(installed_version, on_error="ignore").values())
+            answers = client.run(installed_version, on_error="ignore") or {}  # none from a client that was closed
+            versions.update(answers.values())
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.inputs import Pair, table_pair
+from tacit.measure.inputs import TablePair, table_pair
 
 # Directions with less than this fraction of the largest singular value of standardised columns count as rounding.
 _RANK_TOLERANCE = 1e-9
@@ -91,7 +91,7 @@ def canonical_correlation(original: Any, released: Any) -> float:
     return float(np.clip(values, 0.0, 1.0).sum() / before.shape[1])
 
 
-def _check_rows(pair: Pair) -> None:
+def _check_rows(pair: TablePair) -> None:
     n_rows, n_columns = pair.original.shape
     if n_rows <= n_columns:
         raise InvalidInputError(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.inputs import Pair, table_pair
+from tacit.measure.inputs import TablePair, table_pair
 
 
 def entropy_loss(original: Any, released: Any) -> float:
@@ -211,13 +211,13 @@ def attribute_rank_maintenance(original: Any, released: Any) -> float:
     return float(np.mean(before == after))
 
 
-def _ranks_in_columns(pair: Pair) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ranks_in_columns(pair: TablePair) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     from scipy.stats import rankdata
 
     return rankdata(pair.original, axis=0), rankdata(pair.released, axis=0)
 
 
-def _ranks_of_columns(pair: Pair) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ranks_of_columns(pair: TablePair) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     from scipy.stats import rankdata
 
     return rankdata(pair.original.mean(axis=0)), rankdata(pair.released.mean(axis=0))

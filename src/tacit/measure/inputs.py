@@ -45,7 +45,7 @@ def as_dense(values: ArrayLike, name: str) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pair(Undisclosed):
+class TablePair(Undisclosed):
     """A table and its release, with the same rows and columns.
 
     Parameters
@@ -61,7 +61,7 @@ class Pair(Undisclosed):
     names: tuple[str, ...]
 
 
-def table_pair(original: Any, released: Any, *, least_rows: int = 1, varying: bool = False) -> Pair:
+def table_pair(original: Any, released: Any, *, least_rows: int = 1, varying: bool = False) -> TablePair:
     """Check that two tables can be compared, and return them as arrays.
 
     Parameters
@@ -86,7 +86,9 @@ def table_pair(original: Any, released: Any, *, least_rows: int = 1, varying: bo
         )
     if first.shape[0] < least_rows:
         raise InvalidInputError(f"tables of at least {least_rows} rows", words(f"{first.shape[0]}"), "Give more rows.")
-    pair = Pair(first, second, names or second_names or tuple(f"column {place}" for place in range(first.shape[1])))
+    pair = TablePair(
+        first, second, names or second_names or tuple(f"column {place}" for place in range(first.shape[1]))
+    )
     if varying:
         refuse_constant(pair.original, pair.names)
     return pair

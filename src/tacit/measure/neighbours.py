@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, Undisclosed, parameter
-from tacit.measure.inputs import Pair, table_pair
+from tacit.measure.inputs import TablePair, table_pair
 from tacit.validation import check_count, check_seed
 
 Rows = NDArray[np.intp]
@@ -329,7 +329,9 @@ class _Neighbours(Undisclosed):
         return distances < kth - slack, np.abs(distances - kth) <= slack
 
 
-def _checked(original: Any, released: Any, k: object, sample: object, random_state: object) -> tuple[Pair, int, Rows]:
+def _checked(
+    original: Any, released: Any, k: object, sample: object, random_state: object
+) -> tuple[TablePair, int, Rows]:
     pair = table_pair(original, released, least_rows=2)
     count = check_count(k, "k")
     distinct = len(np.unique(pair.original, axis=0))

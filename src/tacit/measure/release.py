@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, TacitError, words
 from tacit.measure.attacks import (
-    Finding,
+    AttackResult,
     attribute_inference,
     known_sample_regression,
     membership,
@@ -36,7 +36,7 @@ from tacit.measure.distortion import (
     rank_position,
     value_difference,
 )
-from tacit.measure.inputs import Pair, table_pair
+from tacit.measure.inputs import TablePair, table_pair
 from tacit.measure.neighbours import neighbour_overlap, neighbour_rank_change
 from tacit.measure.verdict import verdict
 from tacit.validation import check_choice, check_count, check_seed, reason_of
@@ -127,7 +127,7 @@ class ReleaseMeasures:
     n_clusters: int
     clustering_accuracy: float | None
     panel: tuple[PanelScore, ...]
-    attacks: tuple[Finding, ...]
+    attacks: tuple[AttackResult, ...]
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -228,7 +228,7 @@ def measure_release(
         chosen = some[_in_larger_classes(classes[some], attempts)]
         panel = _panel(pair, classes, chosen, names, attempts, test_rows=test_rows, random_state=random_state)
     advance("attacks")
-    runs: dict[str, Callable[[], Finding]] = {
+    runs: dict[str, Callable[[], AttackResult]] = {
         name: partial(run, original, released, random_state) for name, run in ATTACKS.items()
     }
     if unchanged is not None:
@@ -242,7 +242,7 @@ def measure_release(
     return ReleaseMeasures(distortion, count, accuracy, panel, attacks, attempts.left_out)
 
 
-def all_attacks(original: Any, released: Any, *, random_state: int = 0) -> tuple[Finding, ...]:
+def all_attacks(original: Any, released: Any, *, random_state: int = 0) -> tuple[AttackResult, ...]:
     """Run every attack with its own defaults; attribute inference only if there are at least two columns."""
     pair = table_pair(original, released, least_rows=6, varying=True)
     alone = len(pair.names) == 1
@@ -253,7 +253,7 @@ def all_attacks(original: Any, released: Any, *, random_state: int = 0) -> tuple
     )
 
 
-ATTACKS: dict[str, Callable[[Any, Any, int], Finding]] = {
+ATTACKS: dict[str, Callable[[Any, Any, int], AttackResult]] = {
     "record linkage": lambda a, b, seed: record_linkage(a, b, random_state=seed),
     "known-sample regression": lambda a, b, seed: known_sample_regression(a, b, random_state=seed),
     "spectral filtering": lambda a, b, seed: spectral_filtering(a, b),
@@ -265,7 +265,9 @@ ATTACKS: dict[str, Callable[[Any, Any, int], Finding]] = {
 """Every attack with its own defaults, by its name in a report."""
 
 
-def _distortion(pair: Pair, scaled: Pair, asked: int | None, seed: int, attempts: Attempts) -> dict[str, float]:
+def _distortion(
+    pair: TablePair, scaled: TablePair, asked: int | None, seed: int, attempts: Attempts
+) -> dict[str, float]:
     k = NEIGHBOURS if asked is None else asked
     tables, in_deviations = (pair.original, pair.released), (scaled.original, scaled.released)
     plain: dict[str, Callable[..., float]] = {
@@ -290,7 +292,12 @@ def _distortion(pair: Pair, scaled: Pair, asked: int | None, seed: int, attempts
 
 
 def _panel(
-    pair: Pair, classes: NDArray[Any], rows: NDArray[np.intp], names: list[str], attempts: Attempts, **settings: Any
+    pair: TablePair,
+    classes: NDArray[Any],
+    rows: NDArray[np.intp],
+    names: list[str],
+    attempts: Attempts,
+    **settings: Any,
 ) -> tuple[PanelScore, ...]:
     """Return the scores of the classifiers that can be computed; all use the same split of the rows."""
     present = np.unique(classes[rows])
@@ -309,7 +316,7 @@ def _usual_clusters(classes: NDArray[Any] | None) -> int:
     return count if count > 1 else CLUSTERS
 
 
-def _check_sizes(pair: Pair) -> None:
+def _check_sizes(pair: TablePair) -> None:
     largest = max(float(np.abs(pair.original).max()), float(np.abs(pair.released).max()))
     narrowest = float(np.ptp(pair.original, axis=0).min())
     if largest > _LARGEST or narrowest < _SMALLEST:
@@ -320,9 +327,9 @@ def _check_sizes(pair: Pair) -> None:
         )
 
 
-def _in_deviations(pair: Pair) -> Pair:
+def _in_deviations(pair: TablePair) -> TablePair:
     mean, spread = pair.original.mean(axis=0), pair.original.std(axis=0)
-    return Pair((pair.original - mean) / spread, (pair.released - mean) / spread, pair.names)
+    return TablePair((pair.original - mean) / spread, (pair.released - mean) / spread, pair.names)
 
 
 def _some_rows(n_rows: int, seed: int) -> NDArray[np.intp]:

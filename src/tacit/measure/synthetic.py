@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, kind_of, listed, words
-from tacit.measure.attacks import Finding, membership
+from tacit.measure.attacks import AttackResult, membership
 from tacit.measure.classifiers import classifier_scores
 
 PARTS = 10
@@ -45,7 +45,7 @@ class SyntheticMeasures:
     columns: dict[str, float]
     pairs: dict[str, float]
     classifiers: dict[str, tuple[float, float]] = field(default_factory=dict)
-    attack: Finding | None = None
+    attack: AttackResult | None = None
 
     @property
     def mean_pair(self) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tacit.measure.attacks import Finding, Linkage, Reconstruction
+from tacit.measure.attacks import AttackResult, Linkage, Reconstruction
 from tacit.measure.classifiers import PanelScore
 
 # Thresholds of the verdict, set by hand. From this fraction of rows linked, or of variance recovered, a release hides little.
@@ -19,7 +19,11 @@ NO_PROOF = "Attacks that find nothing prove nothing, and this release has no gua
 
 
 def verdict(
-    clustering_accuracy: float | None, panel: Sequence[PanelScore], attacks: Sequence[Finding], *, n_missed: int = 0
+    clustering_accuracy: float | None,
+    panel: Sequence[PanelScore],
+    attacks: Sequence[AttackResult],
+    *,
+    n_missed: int = 0,
 ) -> str:
     """Return what a release keeps and what it leaks; the strongest attack is named.
 
@@ -56,7 +60,7 @@ def verdict(
     return f"The release {kept} ({use}) and {_privacy(attacks, n_missed)}. {NO_PROOF}"
 
 
-def _privacy(attacks: Sequence[Finding], n_missed: int) -> str:
+def _privacy(attacks: Sequence[AttackResult], n_missed: int) -> str:
     leaking = [finding for finding in attacks if finding.leaks]
     if not attacks:
         return "was not attacked: no attack could be run on this table"
@@ -70,18 +74,18 @@ def _privacy(attacks: Sequence[Finding], n_missed: int) -> str:
     return f"{degree}: {_in_words(strongest)}"
 
 
-def _is_serious(finding: Finding) -> bool:
+def _is_serious(finding: AttackResult) -> bool:
     if isinstance(finding, Linkage):
         return finding.recovered >= _LINKED
     return isinstance(finding, Reconstruction) and finding.recovered >= _RECOVERED
 
 
-def _strength(finding: Finding) -> float:
+def _strength(finding: AttackResult) -> float:
     """Return the gain over the baseline, as a fraction of the largest possible gain."""
     return (finding.recovered - finding.baseline) / max(1 - finding.baseline, 1e-12)
 
 
-def _in_words(finding: Finding) -> str:
+def _in_words(finding: AttackResult) -> str:
     if isinstance(finding, Linkage):
         return (
             f"{finding.attack} finds {finding.recovered:.1%} of the rows, where guessing finds {finding.baseline:.2%}"

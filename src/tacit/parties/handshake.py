@@ -20,7 +20,7 @@ from tacit.channel.fixedpoint import Ring
 from tacit.channel.surviving import MASKED_TOTAL, MAY_ARRIVE, UNCONFIRMED, UNKNOWN, opened
 from tacit.errors import ProtocolError, words
 from tacit.parties.job import Job
-from tacit.parties.journal import Journal, chained
+from tacit.parties.journal import RoundJournal, chained
 from tacit.parties.link import LABEL_BYTES, Link
 from tacit.privacy.noise.entropy import STREAM_KEY_BYTES
 
@@ -59,7 +59,9 @@ class GoOnError(Exception):
         self.without = without
 
 
-def greet(link: Link, job: Job, journal: Journal, deadline: float, without: frozenset[int] = frozenset()) -> Agreement:
+def greet(
+    link: Link, job: Job, journal: RoundJournal, deadline: float, without: frozenset[int] = frozenset()
+) -> Agreement:
     """Greet all parties but those that the run goes on `without`, compare, seal the link, and bring all to the same round.
 
     Nothing is written to the journal before all comparisons have passed.
@@ -139,7 +141,7 @@ def _label(what: str, run: bytes) -> bytes:
     return hashlib.sha256(what.encode() + run).digest()[:LABEL_BYTES]
 
 
-def _open_or_discard(link: Link, journal: Journal, run: bytes, everybody: set[int], missing: list[int]) -> None:
+def _open_or_discard(link: Link, journal: RoundJournal, run: bytes, everybody: set[int], missing: list[int]) -> None:
     """Open the round that was broken off, if the parties that are there have everybody's seed of it; else discard it.
 
     `tacit.channel.surviving` says why this gives nothing away about the parties that are `missing` now.
@@ -184,7 +186,7 @@ def _may_have_forgotten(told: Mapping[int, bytes]) -> list[int]:
     return [] if UNCONFIRMED in states.values() else [party for party, state in states.items() if state == UNKNOWN]
 
 
-def _history(journal: Journal, rounds: int) -> bytes:
+def _history(journal: RoundJournal, rounds: int) -> bytes:
     """Return the digest of the run's identity and its first totals."""
     history = journal.run
     for _, (label, total) in zip(range(rounds), journal.totals(), strict=False):
@@ -231,7 +233,7 @@ def _compare(mine: Mapping[str, Any], theirs: Mapping[str, Any], name: str) -> N
 
 
 def _compare_runs(
-    mine: Mapping[str, Any], theirs: Mapping[str, Any], name: str, journal: Journal, *, fresh: bool
+    mine: Mapping[str, Any], theirs: Mapping[str, Any], name: str, journal: RoundJournal, *, fresh: bool
 ) -> None:
     """Refuse a checkpoint of another run, one that is older than what was sent from it, and claims that cannot be true."""
     if not fresh and theirs["run"] != mine["run"]:
@@ -261,7 +263,7 @@ def _compare_runs(
         raise _other_history(name)
 
 
-def _catch_up(link: Link, journal: Journal, theirs: Mapping[int, Mapping[str, Any]], label: bytes) -> None:
+def _catch_up(link: Link, journal: RoundJournal, theirs: Mapping[int, Mapping[str, Any]], label: bytes) -> None:
     """Give each party the totals that it lacks; all parties may know every total.
 
     A total contains the numbers of all parties. So there is none of a round that this party has not begun, which bounds what

@@ -18,10 +18,10 @@ from tacit.errors import InvalidInputError, PartyError, words
 from tacit.parties.handshake import GoOnError, greet
 from tacit.parties.identity import Identity, check_valid
 from tacit.parties.job import Job
-from tacit.parties.journal import Journal, begun_in
+from tacit.parties.journal import RoundJournal, begun_in
 from tacit.parties.link import AbsentError, Link, Traffic
 from tacit.parties.models import PartyData, check_party_data, estimator_of
-from tacit.parties.payoff import HeldOut, Payoff, hold_out, measured
+from tacit.parties.payoff import HeldOutRecords, Payoff, hold_out, measured
 from tacit.parties.session import MissingRoundError, Session
 from tacit.parties.wire import Wire
 from tacit.privacy.fingerprint import fingerprint
@@ -149,7 +149,9 @@ def join(
         settings = {"listen": listen, "beat_seconds": link.beat_seconds, "proxy": proxy}
         try:
             with _opened(job, identity, index, link, settings) as stack:
-                journal = stack.enter_context(contextlib.closing(Journal(place / CHECKPOINT, about, resume=resume)))
+                journal = stack.enter_context(
+                    contextlib.closing(RoundJournal(place / CHECKPOINT, about, resume=resume))
+                )
                 patience.without |= set(journal.left)
                 kept, held = _divided(data, job, estimator, held_out, journal)
                 given = (job, index, link, journal, copy.copy(estimator), kept, patience)
@@ -241,7 +243,7 @@ class _Patience:
         self.on_wait(f"{error.got}; trying again for {self.wait_until - time.monotonic():.0f} s")
         return True
 
-    def may_go_alone(self, journal: Journal, error: PartyError, traffic: Traffic) -> bool:
+    def may_go_alone(self, journal: RoundJournal, error: PartyError, traffic: Traffic) -> bool:
         """Whether a party that cannot greet the others may try to finish from the totals that it has.
 
         As long as `retry` says it waits for them, because they may lack a total. If it has compared results with all of them,
@@ -261,8 +263,8 @@ class _Patience:
 
 
 def _divided(
-    data: PartyData, job: Job, estimator: Any, fraction: float, journal: Journal
-) -> tuple[PartyData, HeldOut | None]:
+    data: PartyData, job: Job, estimator: Any, fraction: float, journal: RoundJournal
+) -> tuple[PartyData, HeldOutRecords | None]:
     """Hold records out by a secret of the run, so that a resumed run holds out the same."""
     if fraction == 0:
         return data, None
@@ -291,7 +293,7 @@ def _fit(
     job: Job,
     index: int,
     link: Link,
-    journal: Journal,
+    journal: RoundJournal,
     estimator: Any,
     data: PartyData,
     patience: _Patience,

@@ -57,7 +57,7 @@ class Begun:
     total: bytes | None
 
 
-class Journal:
+class RoundJournal:
     """The rounds of one run: which were begun, what was sent, and the totals.
 
     Parameters

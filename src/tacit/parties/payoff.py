@@ -39,7 +39,7 @@ OWN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, repr=False)
-class HeldOut(Undisclosed):
+class HeldOutRecords(Undisclosed):
     """Records that the fit does not see: rows, or ratings of users whose other ratings it sees."""
 
     X: Any
@@ -86,7 +86,7 @@ class Payoff:
 
 def hold_out(
     data: PartyData, job: Job, fraction: float, key: bytes, *, adjacency: str = "add-remove", unit: str = "row"
-) -> tuple[PartyData, HeldOut]:
+) -> tuple[PartyData, HeldOutRecords]:
     """Divide a party's records into those that are fitted and those that are held out; `key` must be secret.
 
     Parameters
@@ -118,10 +118,12 @@ def hold_out(
         raise InvalidInputError(
             "a record to fit", words("none: all were held out"), "Hold out nothing with --held-out 0. Nothing was sent."
         )
-    return kept, HeldOut(data.X[out], None if y is None else y[out], is_ratings=False)
+    return kept, HeldOutRecords(data.X[out], None if y is None else y[out], is_ratings=False)
 
 
-def _without_ratings(data: PartyData, fraction: float, key: bytes, *, by_place: bool) -> tuple[PartyData, HeldOut]:
+def _without_ratings(
+    data: PartyData, fraction: float, key: bytes, *, by_place: bool
+) -> tuple[PartyData, HeldOutRecords]:
     """Hold out ratings by their user's own content and their item."""
     from scipy.sparse import coo_array, csr_array
 
@@ -138,7 +140,7 @@ def _without_ratings(data: PartyData, fraction: float, key: bytes, *, by_place: 
         coo_array((entries.data[chosen], (rows[chosen], columns[chosen])), shape=X.shape).tocsr()
         for chosen in (~out, out)
     ]
-    return PartyData(parts[0]), HeldOut(parts[1], None, is_ratings=True)
+    return PartyData(parts[0]), HeldOutRecords(parts[1], None, is_ratings=True)
 
 
 def _content(columns: NDArray[Any], values: NDArray[Any]) -> str:
@@ -163,7 +165,7 @@ def own_models(estimator: Any, data: PartyData) -> list[Any]:
     return fitted
 
 
-def unit_errors(model: Any, held: HeldOut) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def unit_errors(model: Any, held: HeldOutRecords) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return, for each held-out unit, its summed squared error and how many numbers that is."""
     if held.is_ratings:
         entries = held.X.tocoo()
@@ -182,13 +184,13 @@ def unit_errors(model: Any, held: HeldOut) -> tuple[NDArray[np.float64], NDArray
     return np.sum((X - predicted) ** 2, axis=1), np.full(len(X), float(X.shape[1]))
 
 
-def mean_error(models: Sequence[Any], held: HeldOut) -> tuple[float, tuple[float, float], int]:
+def mean_error(models: Sequence[Any], held: HeldOutRecords) -> tuple[float, tuple[float, float], int]:
     """Return the mean squared error of a model, fitted once or several times, a 95% interval of it, and the number of units."""
     errors, counts = _errors(models, held)
     return (*_ratio(errors, np.broadcast_to(counts, errors.shape)), len(counts))
 
 
-def compare(own: Sequence[Any], joint: Any, held: HeldOut) -> Payoff | None:
+def compare(own: Sequence[Any], joint: Any, held: HeldOutRecords) -> Payoff | None:
     """Compare an own model, fitted once or several times, with the joint one on held-out units; None if there are too few."""
     errors, counts = _errors(own, held)
     others, _ = unit_errors(joint, held)
@@ -200,13 +202,13 @@ def compare(own: Sequence[Any], joint: Any, held: HeldOut) -> Payoff | None:
     return Payoff(own_error, joint_error, 1 - ratio, (1 - high, 1 - low), len(others), len(own))
 
 
-def _errors(models: Sequence[Any], held: HeldOut) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _errors(models: Sequence[Any], held: HeldOutRecords) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the errors of units by fit and unit, and how many numbers each unit has."""
     pairs = [unit_errors(model, held) for model in models]
     return np.stack([errors for errors, _ in pairs]), pairs[0][1]
 
 
-def measured(estimator: Any, kept: PartyData, joint: Any, held: HeldOut) -> tuple[Payoff | None, str]:
+def measured(estimator: Any, kept: PartyData, joint: Any, held: HeldOutRecords) -> tuple[Payoff | None, str]:
     """Return the payoff of a joint model, and it or what prevented it in words."""
     try:
         payoff = compare(own_models(estimator, kept), joint, held)

@@ -18,7 +18,7 @@ from tacit.channel.surviving import SurvivableSum
 from tacit.errors import PartyError, ProtocolError, words
 from tacit.parties.handshake import Agreement
 from tacit.parties.job import Job
-from tacit.parties.journal import Begun, Journal
+from tacit.parties.journal import Begun, RoundJournal
 from tacit.parties.link import LABEL_BYTES, Link
 
 SAME_RESULT = 1e-6
@@ -44,7 +44,7 @@ class Session:
         self,
         job: Job,
         index: int,
-        journal: Journal,
+        journal: RoundJournal,
         link: Link | None = None,
         agreement: Agreement | None = None,
         *,

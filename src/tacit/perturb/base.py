@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tacit.errors import InvalidInputError, listed, words
 from tacit.estimators.base import Estimator, learned, public, withheld
 from tacit.measure import value_difference
-from tacit.perturb.columns import Chosen, Scaling, fill_missing, read_chosen
+from tacit.perturb.columns import NumericColumns, Scaling, fill_missing, read_chosen
 from tacit.perturb.target import Range, reach
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import insecure_generator
@@ -67,7 +67,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
         values, _, self.n_imputed_ = fill_missing(chosen.values, self.missing, chosen.names, self._fills)
         return chosen.rebuilt(self._scaling.up(self._change_new(self._scaling.down(values))))
 
-    def _fit(self, X: Any, y: Any) -> tuple[Chosen, Rows]:
+    def _fit(self, X: Any, y: Any) -> tuple[NumericColumns, Rows]:
         chosen = self._read(X, reset=True)
         values, self._fills, self.n_imputed_ = fill_missing(chosen.values, self.missing, chosen.names)
         check_varied(values, chosen.names)
@@ -118,7 +118,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
         (name, value), *_ = stated.items()
         return None if name == "target_distortion" else self._check_level(value)
 
-    def _read(self, X: Any, *, reset: bool) -> Chosen:
+    def _read(self, X: Any, *, reset: bool) -> NumericColumns:
         chosen = read_chosen(X, self.columns, self.unchanged)
         try:
             validate_data(

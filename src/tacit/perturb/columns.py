@@ -26,7 +26,7 @@ SCALES = ("range", "unit", "standard", "none")
 
 
 @dataclass(frozen=True, repr=False)
-class Chosen(Undisclosed):
+class NumericColumns(Undisclosed):
     """The chosen columns of a table, as numbers, and the table itself.
 
     Attributes
@@ -60,7 +60,7 @@ class Chosen(Undisclosed):
         return self.table.with_columns(*columns).to_native()
 
 
-def read_chosen(X: Any, columns: Any = None, unchanged: Any = ()) -> Chosen:
+def read_chosen(X: Any, columns: Any = None, unchanged: Any = ()) -> NumericColumns:
     """Return the columns to change of an array or a data frame.
 
     Every column must be changed or named in `unchanged`.
@@ -95,7 +95,7 @@ def read_chosen(X: Any, columns: Any = None, unchanged: Any = ()) -> Chosen:
         raise InvalidInputError("at least one column to change", words("none"), "Name fewer columns in unchanged=.")
     chosen = tuple(names[place] for place in places)
     if array is not None:
-        return Chosen(np.ascontiguousarray(array[:, places]), chosen, places, array)
+        return NumericColumns(np.ascontiguousarray(array[:, places]), chosen, places, array)
     assert frame is not None
     text = [name for name in chosen if not frame.schema[name].is_numeric()]
     values = [_numbers(frame[name]) for name in chosen if name not in text]
@@ -107,7 +107,7 @@ def read_chosen(X: Any, columns: Any = None, unchanged: Any = ()) -> Chosen:
     )
     if text or identifying:
         raise _unusable(text, identifying)
-    return Chosen(np.column_stack(values), chosen, places, frame)
+    return NumericColumns(np.column_stack(values), chosen, places, frame)
 
 
 def _unusable(text: Sequence[str], identifying: Sequence[str]) -> InvalidInputError:

@@ -17,7 +17,7 @@ from tacit.data.schema import CategoryColumn, ColumnSpec, NumberColumn, TableSch
 from tacit.errors import InvalidInputError, Undisclosed, words
 from tacit.measure import attacks as attacking
 from tacit.measure import classifier_scores, clustering_accuracy, label_agreement
-from tacit.measure.attacks import Finding
+from tacit.measure.attacks import AttackResult
 from tacit.measure.clusters import cluster_labels
 from tacit.measure.release import Attempts
 from tacit.perturb.base import check_varied
@@ -212,7 +212,7 @@ class _Comparison(Undisclosed):
         self, name: str, setting: str, released: Any, utility: float, *, distortion: float | None = None, note: str = ""
     ) -> Compared:
         seed, attempts = self.seed, Attempts()
-        attacks: dict[str, Callable[..., Finding]] = {
+        attacks: dict[str, Callable[..., AttackResult]] = {
             "record linkage": partial(attacking.record_linkage, sample=2000, random_state=seed),
             "regression": partial(attacking.known_sample_regression, random_state=seed),
             "Bayes estimate of the noise": attacking.noise_estimation,
@@ -251,7 +251,7 @@ def rows_held_out(labels: Any, n_rows: int, seed: int) -> NDArray[np.bool_]:
     return kept
 
 
-def gain(finding: Finding) -> float:
+def gain(finding: AttackResult) -> float:
     """Return the gain of an attack over the baseline, as a fraction of the largest possible gain."""
     left = 1 - finding.baseline
     return 0.0 if left <= 0 else float(np.clip((finding.recovered - finding.baseline) / left, 0.0, 1.0))

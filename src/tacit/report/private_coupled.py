@@ -14,7 +14,7 @@ from tacit.data.split import check_fraction
 from tacit.errors import InvalidInputError, words
 from tacit.estimators.verdict import HOLDER, Concern, not_better_than, only_means
 from tacit.factor import CoupledFactorization, Relation
-from tacit.factor.coupled.held_out import HeldOut, hold_out_by_key
+from tacit.factor.coupled.held_out import HeldOutCells, hold_out_by_key
 from tacit.factor.coupled.private.estimator import PrivateCoupledFactorization
 from tacit.report.coupled import plain_parameters, top_entities
 from tacit.report.figures import factor_maps, histogram
@@ -305,7 +305,7 @@ def check_private_settings(settings: Mapping[str, Any]) -> None:
         check_choice(name, "a setting of the private fit", allowed)
 
 
-def own_mean_error(held: HeldOut, entity: str) -> float:
+def own_mean_error(held: HeldOutCells, entity: str) -> float:
     """Predict the mean of each entity's kept cells (of all, for entities without any); return the RMSE on held-out cells."""
     relation = held.relation
     axis = _axis(relation, entity)

@@ -20,7 +20,7 @@ from tacit.measure import value_difference
 from tacit.measure.synthetic import SyntheticMeasures, measure_synthetic
 from tacit.perturb import named_release
 from tacit.perturb.base import TablePerturbation
-from tacit.perturb.columns import Chosen, fill_missing, read_chosen
+from tacit.perturb.columns import NumericColumns, fill_missing, read_chosen
 from tacit.perturb.compare import (
     COMPARED,
     PRIVATE,
@@ -500,7 +500,9 @@ def _check_appended(frame: nw.DataFrame[Any], earlier: nw.DataFrame[Any], releas
         )
 
 
-def _measures_of_appended(release: TablePerturbation, chosen: Chosen, released: nw.DataFrame[Any]) -> dict[str, Any]:
+def _measures_of_appended(
+    release: TablePerturbation, chosen: NumericColumns, released: nw.DataFrame[Any]
+) -> dict[str, Any]:
     """Return the setting, and the distortion of the later rows, which the fit did not see."""
     values, *_ = fill_missing(chosen.values, release.missing, chosen.names, release._fills)
     changed = np.column_stack([released[name].to_numpy() for name in chosen.names]).astype(float)
@@ -571,7 +573,7 @@ def _fractions(column: nw.Series[Any]) -> dict[str, float]:
     return dict(zip(values.tolist(), (counts / max(len(column), 1)).tolist(), strict=True))
 
 
-def _memberships(release: Any, chosen: Chosen) -> dict[str, Any]:
+def _memberships(release: Any, chosen: NumericColumns) -> dict[str, Any]:
     """Return the rows that moved or were to move, and the clusters with the numbers that `hide` uses."""
     before, after = release.labels_, release.new_labels_
     kinds = {"changes_": "moved as asked", "missed_": "not moved as asked", "side_effects_": "side effect"}

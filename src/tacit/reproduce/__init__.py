@@ -5,25 +5,35 @@ outcomes as JSON files, and `pages` draws them. Each paper is one package, with 
 the papers are constants beside the function, with page and table.
 """
 
-from tacit.reproduce.catalogue import Item, Paper, Run, catalogue, item
+from tacit.reproduce.catalogue import Item, ItemRun, Paper, catalogue, item
 from tacit.reproduce.data import DataFolder, MissingData
-from tacit.reproduce.outcome import Curve, Figure, Outcome, PictureRow, Pictures, Row, SideBySide, WordList, Words
+from tacit.reproduce.outcome import (
+    Curve,
+    Figure,
+    ItemOutcome,
+    PictureGrid,
+    PictureRow,
+    Row,
+    SideBySide,
+    WordList,
+    WordLists,
+)
 
 __all__ = [
     "Curve",
     "DataFolder",
     "Figure",
     "Item",
+    "ItemOutcome",
+    "ItemRun",
     "MissingData",
-    "Outcome",
     "Paper",
+    "PictureGrid",
     "PictureRow",
-    "Pictures",
     "Row",
-    "Run",
     "SideBySide",
     "WordList",
-    "Words",
+    "WordLists",
     "catalogue",
     "item",
 ]

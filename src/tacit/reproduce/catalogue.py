@@ -13,7 +13,7 @@ from tacit.errors import InvalidInputError, parameter
 
 if TYPE_CHECKING:
     from tacit.reproduce.data import DataFolder
-    from tacit.reproduce.outcome import Outcome
+    from tacit.reproduce.outcome import ItemOutcome
 
 Chosen = TypeVar("Chosen")
 
@@ -64,7 +64,7 @@ PAPERS = (
 
 
 @dataclass(frozen=True)
-class Run:
+class ItemRun:
     """The settings of one run, which a table or figure gets.
 
     Parameters
@@ -151,7 +151,7 @@ class Item:
     page: int
     needs: tuple[str, ...]
     minutes: float
-    run: Callable[[Run], Outcome]
+    run: Callable[[ItemRun], ItemOutcome]
     code: tuple[str, ...]
     stand_in: str = ""
     covers: tuple[str, ...] = ()
@@ -179,10 +179,10 @@ def item(
     code: tuple[str, ...],
     stand_in: str = "",
     covers: tuple[str, ...] = (),
-) -> Callable[[Callable[[Run], Outcome]], Callable[[Run], Outcome]]:
+) -> Callable[[Callable[[ItemRun], ItemOutcome]], Callable[[ItemRun], ItemOutcome]]:
     """Register a function as a table or figure; the parameters are those of `Item`."""
 
-    def register(run: Callable[[Run], Outcome]) -> Callable[[Run], Outcome]:
+    def register(run: Callable[[ItemRun], ItemOutcome]) -> Callable[[ItemRun], ItemOutcome]:
         _ITEMS[paper, name] = Item(paper, name, title, page, needs, minutes, run, code, stand_in, covers or (name,))
         return run
 

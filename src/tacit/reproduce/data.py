@@ -1,6 +1,6 @@
 """The data sets of the papers: official files in their official formats, found by name in one folder.
 
-A data set has one or more `Layout`s: the names of its files, and a function that reads them. The names are looked for in the
+A data set has one or more `FileLayout`s: the names of its files, and a function that reads them. The names are looked for in the
 folder and its subfolders, so an archive that was unpacked anywhere below it is found. After reading, the shape is compared with
 the published one. Data sets that cannot be had have a stand-in, which is stated with every result that uses it.
 """
@@ -25,7 +25,7 @@ class MissingData(InvalidInputError):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """Files of a data set: `files` are their names, with folders if a name alone would be ambiguous; `read` gets their paths.
 
     A name that ends in "/" is a folder. `part` says, for files with a part of the data set, which one.
@@ -37,7 +37,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class DataSet:
+class PaperDataSet:
     """A data set of a paper.
 
     Parameters
@@ -59,23 +59,23 @@ class DataSet:
     name: str
     title: str
     published: str
-    layouts: tuple[Layout, ...]
+    layouts: tuple[FileLayout, ...]
     check: Callable[[Any], str] = field(default=lambda read: "")
     stand_in: Callable[[DataFolder], Any] | None = None
     stand_in_title: str = ""
     stand_in_needs: tuple[str, ...] = ()
 
 
-_SETS: dict[str, DataSet] = {}
+_SETS: dict[str, PaperDataSet] = {}
 
 
-def data_set(described: DataSet) -> DataSet:
+def data_set(described: PaperDataSet) -> PaperDataSet:
     """Register a data set."""
     _SETS[described.name] = described
     return described
 
 
-def data_sets() -> dict[str, DataSet]:
+def data_sets() -> dict[str, PaperDataSet]:
     """Return all data sets by name."""
     from importlib.util import find_spec
 
@@ -131,7 +131,7 @@ class DataFolder:
         wanted = " or ".join(" and ".join(layout.files) for layout in described.layouts)
         return words(f"{described.title} ({wanted}), published at {described.published}")
 
-    def _load(self, described: DataSet) -> Any:
+    def _load(self, described: PaperDataSet) -> Any:
         located = self._found(described)
         if located:
             layout, paths = located
@@ -152,7 +152,7 @@ class DataFolder:
             f"It is {self.missing(described.name)}.",
         )
 
-    def _found(self, described: DataSet) -> tuple[Layout, list[Path]] | None:
+    def _found(self, described: PaperDataSet) -> tuple[FileLayout, list[Path]] | None:
         for layout in described.layouts:
             paths = [self._find(name) for name in layout.files]
             if paths and all(paths):
@@ -178,5 +178,5 @@ class DataFolder:
         return self._listed
 
     @staticmethod
-    def _described(name: str) -> DataSet:
+    def _described(name: str) -> PaperDataSet:
         return data_sets()[name]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.reproduce.outcome import Figure, Pictures
+from tacit.reproduce.outcome import Figure, PictureGrid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -67,7 +67,7 @@ def curves_svg(figure: Figure) -> str:
     return _svg(canvas)
 
 
-def pictures_svg(pictures: Pictures) -> str:
+def pictures_svg(pictures: PictureGrid) -> str:
     """Draw rows of grey pictures."""
     from matplotlib.figure import Figure as Canvas
 

@@ -220,7 +220,7 @@ class PictureRow(Undisclosed):
 
 
 @dataclass(frozen=True)
-class Pictures:
+class PictureGrid:
     """A figure of pictures, row by row."""
 
     caption: str
@@ -236,7 +236,7 @@ class WordList:
 
 
 @dataclass(frozen=True)
-class Words:
+class WordLists:
     """A figure of lists of words."""
 
     caption: str
@@ -244,13 +244,13 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ItemOutcome:
     """All that a table or a figure became; `verdicts` are sentences about the whole."""
 
     tables: tuple[SideBySide, ...] = ()
     figures: tuple[Figure, ...] = ()
-    pictures: tuple[Pictures, ...] = ()
-    words: tuple[Words, ...] = ()
+    pictures: tuple[PictureGrid, ...] = ()
+    words: tuple[WordLists, ...] = ()
     verdicts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -275,7 +275,7 @@ class Outcome:
         return values
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Outcome:
+    def from_json(cls, values: dict[str, Any]) -> ItemOutcome:
         """Read what `to_json` returned."""
         return cls(
             tuple(
@@ -286,11 +286,11 @@ class Outcome:
                 for figure in values["figures"]
             ),
             tuple(
-                Pictures(grid["caption"], tuple(_picture_row(row) for row in grid["rows"]))
+                PictureGrid(grid["caption"], tuple(_picture_row(row) for row in grid["rows"]))
                 for grid in values["pictures"]
             ),
             tuple(
-                Words(shown["caption"], tuple(WordList(**_tuples(part)) for part in shown["lists"]))
+                WordLists(shown["caption"], tuple(WordList(**_tuples(part)) for part in shown["lists"]))
                 for shown in values["words"]
             ),
             tuple(values["verdicts"]),
@@ -298,7 +298,7 @@ class Outcome:
 
 
 def _plain(part: Any) -> Any:
-    if isinstance(part, Pictures):
+    if isinstance(part, PictureGrid):
         return {"caption": part.caption, "rows": [_plain(row) for row in part.rows]}
     if isinstance(part, PictureRow):
         pixels = base64.b64encode(np.ascontiguousarray(part.images).tobytes()).decode("ascii")

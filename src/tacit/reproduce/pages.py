@@ -16,14 +16,14 @@ from typing import Any, get_args
 from tacit.reproduce.catalogue import Item, Paper, catalogue
 from tacit.reproduce.drawing import curves_svg, pictures_svg
 from tacit.reproduce.outcome import ABOUT_CLAIM, Verdict
-from tacit.reproduce.results import Result
+from tacit.reproduce.results import ItemResult
 
 QUICK = "A quick run: it shows that the code runs, and its numbers mean nothing."
 VERDICTS = (*get_args(Verdict), *dict.fromkeys(word for word in ABOUT_CLAIM.values() if word != "-"))
 """All words of verdicts, about numbers and about claims."""
 
 
-def write_html(paper: Paper, results: Sequence[Result], folder: Path, absent: Sequence[str] = ()) -> Path:
+def write_html(paper: Paper, results: Sequence[ItemResult], folder: Path, absent: Sequence[str] = ()) -> Path:
     """Write the page of a paper as HTML, with figures inside; `absent` are items without a result."""
     from jinja2 import Environment
 
@@ -48,7 +48,7 @@ def write_html(paper: Paper, results: Sequence[Result], folder: Path, absent: Se
     return path
 
 
-def write_markdown(paper: Paper, results: Sequence[Result], folder: Path, absent: Sequence[str] = ()) -> Path:
+def write_markdown(paper: Paper, results: Sequence[ItemResult], folder: Path, absent: Sequence[str] = ()) -> Path:
     """Write the page of a paper as Markdown, and its figures as SVG files in a folder beside it.
 
     Sections of an earlier page are kept for items that are absent now, and the page names them: a long run can be added to a
@@ -81,7 +81,7 @@ def _sections_of(path: Path) -> dict[str, str]:
     return {part.partition(":")[0]: f"## {part}" for part in parts}
 
 
-def _markdown(paper: Paper, result: Result, folder: Path) -> list[str]:
+def _markdown(paper: Paper, result: ItemResult, folder: Path) -> list[str]:
     """Return the lines of one section, and write its figures."""
     section, drawn = _section(result, folder), folder / paper.name
     lines = [f"## {section['heading']}", ""]
@@ -138,7 +138,7 @@ def conditions(counts: dict[str, int], absent: Sequence[str], *, quick: bool, em
     return said
 
 
-def _section(result: Result, folder: Path) -> dict[str, Any]:
+def _section(result: ItemResult, folder: Path) -> dict[str, Any]:
     entry, outcome = result.item, result.outcome
     notes = []
     if not result.missing:

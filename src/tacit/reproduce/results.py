@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tacit.reproduce.catalogue import Item, Run, write_whole
+from tacit.reproduce.catalogue import Item, ItemRun, write_whole
 from tacit.reproduce.data import MissingData
-from tacit.reproduce.outcome import Outcome
+from tacit.reproduce.outcome import ItemOutcome
 
 
 @dataclass(frozen=True)
-class Result:
+class ItemResult:
     """An outcome with its settings.
 
     There is none if a data set was not there, which `missing` says, or if the item failed with `error`.
@@ -29,7 +29,7 @@ class Result:
 
     item: Item
     settings: dict[str, Any]
-    outcome: Outcome
+    outcome: ItemOutcome
     seconds: float
     date: str
     machine: str
@@ -69,12 +69,12 @@ def machine() -> str:
 
 def obtain(
     items: Sequence[Item],
-    run: Run,
+    run: ItemRun,
     folder: Path,
     *,
     overwrite: bool = False,
-    begin: Callable[[Item], Run] | None = None,
-) -> list[Result]:
+    begin: Callable[[Item], ItemRun] | None = None,
+) -> list[ItemResult]:
     """Run the items, or read their results if these have the same settings and `overwrite` is false.
 
     An item whose data are missing is not run, and its result says what is missing. An item that fails does not keep the others
@@ -100,23 +100,23 @@ def obtain(
     return results
 
 
-def obtain_one(entry: Item, run: Run) -> Result:
+def obtain_one(entry: Item, run: ItemRun) -> ItemResult:
     """Run one item."""
-    began, outcome, missing, failure = time.perf_counter(), Outcome(), "", None
+    began, outcome, missing, failure = time.perf_counter(), ItemOutcome(), "", None
     try:
         for name in entry.needs:
             if run.data.state(name) == "missing":
                 run.data[name]
         with _each_warning_once():
             outcome = entry.run(run)
-        if outcome == Outcome(verdicts=outcome.verdicts):
+        if outcome == ItemOutcome(verdicts=outcome.verdicts):
             raise ValueError(f"{entry.paper} {entry.name} returned no table, figure, picture or words")
     except MissingData as error:
         missing = str(error)
     except Exception as error:  # the others are run, and the command fails at its end
         failure = error
     notes = tuple(note for name in entry.needs if not missing and (note := run.data.note(name)))
-    return Result(
+    return ItemResult(
         entry,
         settings_of(run),
         outcome,
@@ -142,7 +142,7 @@ def _each_warning_once() -> Iterator[None]:
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, source=one.source)
 
 
-def settings_of(run: Run) -> dict[str, Any]:
+def settings_of(run: ItemRun) -> dict[str, Any]:
     """Return the settings on which a result depends."""
     from tacit import __version__
 
@@ -154,14 +154,14 @@ def fingerprint(settings: dict[str, Any]) -> str:
     return "-".join(f"{name}={value}" for name, value in sorted(settings.items()))
 
 
-def read(path: Path, entry: Item) -> Result | None:
+def read(path: Path, entry: Item) -> ItemResult | None:
     """Read a result; None if there is none, or if the file is not one."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        return Result(
+        return ItemResult(
             entry,
             values["settings"],
-            Outcome.from_json(values["outcome"]),
+            ItemOutcome.from_json(values["outcome"]),
             values["seconds"],
             values["date"],
             values["machine"],

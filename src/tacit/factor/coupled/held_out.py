@@ -24,7 +24,7 @@ curve, without listing all zeros."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HeldOut(Undisclosed):
+class HeldOutCells(Undisclosed):
     """Cells that are held out of a fit.
 
     Parameters
@@ -54,7 +54,7 @@ class HeldOut(Undisclosed):
         return scores
 
 
-def hold_out(relation: Relation, share: float, *, random_state: int = 0) -> HeldOut:
+def hold_out(relation: Relation, share: float, *, random_state: int = 0) -> HeldOutCells:
     """Choose random cells to hold out of a fit **without** privacy: the choice depends on the cells' places and a seed.
 
     For dense data, and for data with ``observed="stored"``, it holds out the fraction `share` of the known cells. For sparse
@@ -86,10 +86,10 @@ def hold_out(relation: Relation, share: float, *, random_state: int = 0) -> Held
     if relation.is_sparse and not relation.stored_only:
         zeros = _zeros(relation, cells, ZEROS_PER_STORED * len(chosen), rng)
         chosen, known = np.vstack([chosen, zeros]), np.concatenate([known, np.zeros(len(zeros))])
-    return HeldOut(relation.without(chosen), chosen, known)
+    return HeldOutCells(relation.without(chosen), chosen, known)
 
 
-def hold_out_by_key(relation: Relation, share: float, *, key: bytes | None = None) -> HeldOut:
+def hold_out_by_key(relation: Relation, share: float, *, key: bytes | None = None) -> HeldOutCells:
     """Choose cells to hold out of a fit **with** privacy: each by its place and a secret key (`tacit.data.split`).
 
     Examples
@@ -103,7 +103,7 @@ def hold_out_by_key(relation: Relation, share: float, *, key: bytes | None = Non
     """
     cells, values = relation.known_cells()
     out = held_out_cells(cells, fraction=share, key=key)
-    return HeldOut(relation.without(cells[out]), cells[out], values[out])
+    return HeldOutCells(relation.without(cells[out]), cells[out], values[out])
 
 
 def _zeros(relation: Relation, stored: Coords, count: int, rng: np.random.Generator) -> Coords:

@@ -8,11 +8,11 @@ from tacit.measure.attacks.attributes import AttributeInference, attribute_infer
 from tacit.measure.attacks.linkage import Linkage, record_linkage, unchanged_linkage
 from tacit.measure.attacks.members import Membership, membership
 from tacit.measure.attacks.reconstruction import known_sample_regression, noise_estimation, spectral_filtering
-from tacit.measure.attacks.result import Finding, Reconstruction, share_interval
+from tacit.measure.attacks.result import AttackResult, Reconstruction, share_interval
 
 __all__ = [
+    "AttackResult",
     "AttributeInference",
-    "Finding",
     "Linkage",
     "Membership",
     "Reconstruction",

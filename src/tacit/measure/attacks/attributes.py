@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.attacks.result import Finding, normal_interval
+from tacit.measure.attacks.result import AttackResult, normal_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
 from tacit.measure.inputs import table_pair
 from tacit.measure.neighbours import Numbers, nearest
@@ -16,7 +16,7 @@ from tacit.validation import check_positive
 
 
 @dataclass(frozen=True)
-class AttributeInference(Finding):
+class AttributeInference(AttackResult):
     """The fraction of hidden values that are guessed; baseline: from a release without the person's own row.
 
     Parameters

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, kind_of, parameter
-from tacit.measure.attacks.result import Finding, share_interval
+from tacit.measure.attacks.result import AttackResult, share_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
-from tacit.measure.inputs import Pair, table_pair
+from tacit.measure.inputs import TablePair, table_pair
 from tacit.measure.neighbours import POINTS_AT_ONCE, LowerBounds, Numbers, Rows, query_blocks, squared_distances
 
 # Length of the second list of candidates. Set by hand.
@@ -24,7 +24,7 @@ _OF_DISTANCE, _OF_SIZE = 1e-9, 1e-12
 
 
 @dataclass(frozen=True)
-class Linkage(Finding):
+class Linkage(AttackResult):
     """The fraction of rows whose own released row is the nearest; baseline: one guess among all rows.
 
     Parameters
@@ -33,7 +33,7 @@ class Linkage(Finding):
         The fraction of rows whose own released row is among the five nearest; baseline: five guesses.
     """
 
-    top_5: Finding
+    top_5: AttackResult
 
 
 def record_linkage(
@@ -156,9 +156,9 @@ def row_groups(table: Any, n_rows: int | None) -> NDArray[np.intp]:
 def _linkage(attack: str, among: str, nearer: Rows, tied: Rows, n_points: int) -> Linkage:
     """Return the fractions of rows found, given the numbers of released rows nearer than a row's own, and as near."""
 
-    def finding(places_on_list: int) -> Finding:
+    def finding(places_on_list: int) -> AttackResult:
         chances = np.clip((places_on_list - nearer) / tied, 0.0, 1.0)
-        return Finding(
+        return AttackResult(
             attack=attack,
             measure=f"fraction of rows found among {among}" if places_on_list > 1 else "fraction of rows found",
             recovered=float(chances.mean()),
@@ -211,7 +211,7 @@ def places_of_own(points: Numbers, queries: Numbers, own: Rows) -> tuple[NDArray
     return nearer, np.maximum(tied, 1)
 
 
-def _places(pair: Pair, columns: Sequence[str] | Sequence[int] | None) -> list[int]:
+def _places(pair: TablePair, columns: Sequence[str] | Sequence[int] | None) -> list[int]:
     if columns is None:
         return list(range(len(pair.names)))
     known = dict(zip(pair.names, range(len(pair.names)), strict=True))

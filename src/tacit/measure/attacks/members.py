@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.attacks.result import Finding, normal_interval
+from tacit.measure.attacks.result import AttackResult, normal_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
 from tacit.measure.inputs import as_table, table_pair
 from tacit.measure.neighbours import Numbers, nearest
@@ -18,7 +18,7 @@ _FALSE_ALARMS = 0.01
 
 
 @dataclass(frozen=True)
-class Membership(Finding):
+class Membership(AttackResult):
     """How well members are distinguished from others, as an area under the ROC curve; baseline: chance, 0.5.
 
     Parameters

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.measure.attacks.result import Reconstruction, reconstruction
 from tacit.measure.attacks.targets import standardised
-from tacit.measure.inputs import Pair, table_pair
+from tacit.measure.inputs import TablePair, table_pair
 from tacit.validation import check_choice, check_count, check_seed
 
 # Least noise variance of a column, as a fraction of its variance: the column is then kept to six digits.
@@ -19,7 +19,7 @@ _LEAST_NOISE = 1e-12
 
 
 def filtered(
-    pair: Pair, noise_variance: Any, weights: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    pair: TablePair, noise_variance: Any, weights: Callable[[NDArray[np.float64]], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     """Return an estimate of the original: the release with the directions of its spectrum weighted.
 
@@ -37,7 +37,7 @@ def filtered(
     return estimate
 
 
-def _variance(pair: Pair, given: Any) -> NDArray[np.float64]:
+def _variance(pair: TablePair, given: Any) -> NDArray[np.float64]:
     if given is None:
         known: NDArray[np.float64] = (pair.released - pair.original).var(axis=0)
         return known

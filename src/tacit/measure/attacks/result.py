@@ -15,7 +15,7 @@ _Z = 1.959963984540054
 
 
 @dataclass(frozen=True)
-class Finding:
+class AttackResult:
     """What an attacker recovers from a release, and what an attacker without the release recovers.
 
     Parameters
@@ -50,7 +50,7 @@ class Finding:
         """Return the numbers as plain values, without tables."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         plain = {
-            name: value.to_dict() if isinstance(value, Finding) else value
+            name: value.to_dict() if isinstance(value, AttackResult) else value
             for name, value in values.items()
             if not isinstance(value, np.ndarray)
         }
@@ -66,7 +66,7 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Reconstruction(Undisclosed, Finding):
+class Reconstruction(Undisclosed, AttackResult):
     """A finding about values: the fraction of the original's variance that an estimate explains.
 
     Parameters

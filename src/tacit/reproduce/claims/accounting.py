@@ -15,8 +15,8 @@ from tacit.privacy.published import (
     mugdho_epsilon,
     saha_epsilon,
 )
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Outcome, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import ItemOutcome, Row, SideBySide
 
 BATCH_DELTA = 1e-3
 """The thesis's delta in section 7.1."""
@@ -30,7 +30,7 @@ BATCH_DELTA = 1e-3
     minutes=0.5,
     code=("tacit.privacy.published.ermis_zcdp_noise_multiplier", "tacit.privacy.calibration.gaussian_epsilon"),
 )
-def ermis_sampled_zcdp(run: Run) -> Outcome:
+def ermis_sampled_zcdp(run: ItemRun) -> ItemOutcome:
     """Pages 68 and 77, eq. 4.28 and 4.29: the printed noise, and the formula's, with the epsilon that they cost."""
     settings = (
         ("synthetic, T = 300, rate 0.02", 1.0, 1e-3, 300, 0.02, 2.87, 6),
@@ -56,7 +56,7 @@ def ermis_sampled_zcdp(run: Run) -> Outcome:
             rows.append(Row((title, source), epsilon, (cost(noise),), "lower", remark, 3))
         sound = gaussian_noise_multiplier(epsilon, delta, steps=steps, sampling_rate=rate)
         rows.append(Row((title, "sound"), epsilon, (cost(sound),), "lower", f"sigma {sound:.2f}.", 3))
-    return Outcome(
+    return ItemOutcome(
         (
             SideBySide(
                 "The epsilon that is stated, and the one that the noise costs",
@@ -81,14 +81,14 @@ def ermis_sampled_zcdp(run: Run) -> Outcome:
     minutes=0.1,
     code=("tacit.privacy.published.ermis_geometric_epsilon", "tacit.LocallyPrivateCounts"),
 )
-def ermis_geometric_noise(run: Run) -> Outcome:
+def ermis_geometric_noise(run: ItemRun) -> ItemOutcome:
     """Page 52, eq. 4.15: P(tau) = (1 - a)/(1 + a) a^|tau| with a written as epsilon; the loss of a change by one is log(1/a)."""
     rows = []
     for a in (0.05, 0.1, 0.5, 0.9):
         spread = math.sqrt(2 * a) / (1 - a)
         remark = f"Standard deviation of the noise {spread:.2f}: a smaller parameter means less noise and less privacy."
         rows.append(Row((f"{a:g}",), a, (ermis_geometric_epsilon(a),), "lower", remark, 3))
-    return Outcome(
+    return ItemOutcome(
         (
             SideBySide(
                 "The epsilon that is stated, and the one of the noise as printed",
@@ -113,7 +113,7 @@ def ermis_geometric_noise(run: Run) -> Outcome:
     minutes=0.5,
     code=("tacit.PrivateCoupledFactorization",),
 )
-def ermis_batch_clipping(run: Run) -> Outcome:
+def ermis_batch_clipping(run: ItemRun) -> ItemOutcome:
     """Page 51: (4.8) clips the batch's gradient after it was multiplied by S/B, and line 6 divides the noise by S.
 
     One cell then changes the clipped gradient by up to 2G, whatever S is. The noise over that change is
@@ -148,7 +148,7 @@ def ermis_batch_clipping(run: Run) -> Outcome:
             f"With {implied:.2f}, the noise of the last step is {implied * per_c2[-1]:.2g} of the change by one cell."
         )
         rows.append(Row((title,), implied, (high,), "lower", remark, 2))
-    return Outcome(
+    return ItemOutcome(
         (
             SideBySide(
                 "The constant c2 of the thesis's example, and the one that the stated epsilon needs",
@@ -175,7 +175,7 @@ def ermis_batch_clipping(run: Run) -> Outcome:
     minutes=0.1,
     code=("tacit.privacy.published.saha_epsilon", "tacit.privacy.published.mugdho_epsilon"),
 )
-def what_holds(run: Run) -> Outcome:
+def what_holds(run: ItemRun) -> ItemOutcome:
     """Given the sensitivities that they state, both formulas are valid, and a little loose."""
     delta = 1e-5
     rows = []
@@ -192,7 +192,7 @@ def what_holds(run: Run) -> Outcome:
         rows.append(
             Row(("Saha Theorem 3.1", label), stated, (real,), "lower", "The stated epsilon is an upper bound.", 3)
         )
-    return Outcome(
+    return ItemOutcome(
         (
             SideBySide(
                 "The epsilon that is stated, and the exact one",

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tacit.factor.nmf.start import nndsvd
 from tacit.privacy.published import dwork_roth_noise_multiplier
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 
 Matrix = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ Matrix = NDArray[np.float64]
     minutes=0.1,
     code=("tacit.factor.nmf.start.nndsvd", "tacit.PrivateNMF"),
 )
-def saha_start(run: Run) -> Outcome:
+def saha_start(run: ItemRun) -> ItemOutcome:
     """Section 4 starts from NNDSVD of the private data: the analyst, who updates W, has W_0, which no noise protects.
 
     An adversary who knows all rows but one guesses which of two values that row has, from W_0. The bound on the fraction of right
@@ -60,7 +60,7 @@ def saha_start(run: Run) -> Outcome:
             4,
         ),
     )
-    return Outcome(
+    return ItemOutcome(
         (
             SideBySide(
                 "What privacy allows, and what the start shows", ("quantity",), rows, ("allowed", "measured"), True
@@ -92,7 +92,7 @@ def _gradients(V: Matrix, rated: NDArray[np.bool_], X: Matrix, users: Matrix) ->
     minutes=0.3,
     code=("tacit.PrivateRecommender",),
 )
-def mugdho_items(run: Run) -> Outcome:
+def mugdho_items(run: ItemRun) -> ItemOutcome:
     """Item profiles are updated from the ratings without noise, and enter every later gradient of the users.
 
     Two runs with the same released users, on ratings that differ in one value by tau = 4; the proof bounds the change of the
@@ -148,7 +148,7 @@ def mugdho_items(run: Run) -> Outcome:
             Curve("other users", iterations, tuple(elsewhere), dashed=True),
         ),
     )
-    return Outcome(
+    return ItemOutcome(
         (SideBySide("The stated bound, and what happens", ("quantity",), rows, ("stated", "measured"), True),),
         (figure,),
         verdicts=(
@@ -167,7 +167,7 @@ def mugdho_items(run: Run) -> Outcome:
     minutes=0.1,
     code=("tacit.PrivateCoupledFactorization",),
 )
-def ermis_clear_factors(run: Run) -> Outcome:
+def ermis_clear_factors(run: ItemRun) -> ItemOutcome:
     """(4.21) updates a site's own factors without noise; the next shared gradient (4.18) is computed from them.
 
     Two runs with the same batches and the same released shared factors, on matrices that differ in one cell. Amplification by
@@ -220,7 +220,7 @@ def ermis_clear_factors(run: Run) -> Outcome:
         heads=("needed", "measured"),
         of_claim=True,
     )
-    return Outcome(
+    return ItemOutcome(
         (result,),
         verdicts=(
             "Without amplification the noise for 2G covers every step, so a sound epsilon exists: that of all steps without "
@@ -237,7 +237,7 @@ def ermis_clear_factors(run: Run) -> Outcome:
     minutes=0.1,
     code=("tacit.SVD",),
 )
-def tsikhanovich_hidden_sigma(run: Run) -> Outcome:
+def tsikhanovich_hidden_sigma(run: ItemRun) -> ItemOutcome:
     """The scale is hidden; the ratios follow from two normalised iterates and the final vectors, which all parties see."""
     draw = np.random.default_rng(run.seed)
     left, right = (np.linalg.qr(draw.normal(size=shape))[0] for shape in ((200, 6), (40, 6)))
@@ -262,7 +262,7 @@ def tsikhanovich_hidden_sigma(run: Run) -> Outcome:
         )
         for place in range(2, 7)
     )
-    return Outcome(
+    return ItemOutcome(
         (SideBySide("What a party recovers", ("ratio",), rows, ("true", "recovered"), True),),
         verdicts=(
             "The claim that the norms are not revealed holds. It does not follow that sigma is unknown: its ratios are "

@@ -8,8 +8,8 @@ import numpy as np
 
 from tacit.measure import classifier_scores
 from tacit.perturb import CorrelationAware, NeighbourhoodAware
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Outcome, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import ItemOutcome, Row, SideBySide
 from tacit.reproduce.thapa.neighbourhoods import as_printed
 
 
@@ -21,7 +21,7 @@ from tacit.reproduce.thapa.neighbourhoods import as_printed
     minutes=0.1,
     code=("tacit.perturb.CorrelationAware",),
 )
-def thapa_test_labels(run: Run) -> Outcome:
+def thapa_test_labels(run: ItemRun) -> ItemOutcome:
     """Figure 5.7 and Algorithm 4 move test rows towards the mean of their own class, which tells the classifier the answer.
 
     Training rows have two classes that differ. The test rows' classes are drawn at random, whatever the rows are, so an honest
@@ -54,7 +54,7 @@ def thapa_test_labels(run: Run) -> Outcome:
         )
         for label, values in scores.items()
     )
-    return Outcome(
+    return ItemOutcome(
         (SideBySide("AUC if nothing leaks, and as measured", ("test rows",), rows_of, ("fair", "measured"), True),),
         verdicts=(
             "To move training rows by their labels is fair, and keeps what a linear classifier needs: that idea holds.",
@@ -70,7 +70,7 @@ def thapa_test_labels(run: Run) -> Outcome:
     minutes=0.1,
     code=("tacit.perturb.NeighbourhoodAware",),
 )
-def thapa_algorithm_5(run: Run) -> Outcome:
+def thapa_algorithm_5(run: ItemRun) -> ItemOutcome:
     """As printed, the labels of neighbourhoods are applied to rows in another order: runs of consecutive rows move together.
 
     In a table that is sorted by class, rows move towards rows of their class, whether these are near or not.
@@ -113,7 +113,7 @@ def thapa_algorithm_5(run: Run) -> Outcome:
     unchanged = float(near.n_unchanged_) / size
     alone = "A leader is the centre of its neighbourhood, and does not move."
     table.append(Row(("rows that are released unchanged (leaders)",), 0.0, (unchanged,), "lower", alone, 3))
-    return Outcome(
+    return ItemOutcome(
         (SideBySide("What the text describes", ("quantity",), tuple(table), ("described", "measured"), True),),
         verdicts=(
             "Local perturbation, which keeps local covariances, is a sound idea, and was early; the printed algorithm "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.data.files import reading
 from tacit.errors import Undisclosed
-from tacit.reproduce.data import DataSet, Layout, data_set
+from tacit.reproduce.data import FileLayout, PaperDataSet, data_set
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,14 +59,14 @@ def _check(digits: Digits) -> str:
 
 _NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 data_set(
-    DataSet(
+    PaperDataSet(
         "mnist",
         "MNIST, 60,000 training and 10,000 test images",
         "https://yann.lecun.com/exdb/mnist/",
         (
-            Layout(_NAMES, _idx),
-            Layout(tuple(f"{name}.gz" for name in _NAMES), _idx),
-            Layout(("mnist/mnist_train_60000.npz", "mnist/mnist_test_10000.npz"), _arrays),
+            FileLayout(_NAMES, _idx),
+            FileLayout(tuple(f"{name}.gz" for name in _NAMES), _idx),
+            FileLayout(("mnist/mnist_train_60000.npz", "mnist/mnist_test_10000.npz"), _arrays),
         ),
         check=_check,
     )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tacit.data import read_pictures
 from tacit.data.files import reading
 from tacit.errors import Undisclosed
-from tacit.reproduce.data import DataSet, Layout, data_set
+from tacit.reproduce.data import FileLayout, PaperDataSet, data_set
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,25 +57,25 @@ def _count(rows: int, columns: int) -> Callable[[Any], str]:
 
 
 data_set(
-    DataSet(
+    PaperDataSet(
         "cbcl",
         "CBCL, 2429 training faces of 19 x 19 pixels",
         "http://cbcl.mit.edu/software-datasets/FaceData2.html",
         (
-            Layout(("train/face/",), read_pgm),
-            Layout(("faces/cbcl_19x19.npz",), lambda path: Faces(_stored(path) / 255.0, (19, 19))),
+            FileLayout(("train/face/",), read_pgm),
+            FileLayout(("faces/cbcl_19x19.npz",), lambda path: Faces(_stored(path) / 255.0, (19, 19))),
         ),
         check=_count(2429, 361),
     )
 )
 data_set(
-    DataSet(
+    PaperDataSet(
         "yale-b",
         "the extended Yale B, 2414 faces of 32 x 32 pixels",
         "http://www.cad.zju.edu.cn/home/dengcai/Data/FaceData.html",
         (
-            Layout(("YaleB_32x32.mat",), read_yale_mat),
-            Layout(("faces/yaleb_32x32.npz",), lambda path: _upright(_stored(path), (32, 32))),
+            FileLayout(("YaleB_32x32.mat",), read_yale_mat),
+            FileLayout(("faces/yaleb_32x32.npz",), lambda path: _upright(_stored(path), (32, 32))),
         ),
         check=_count(2414, 1024),
     )

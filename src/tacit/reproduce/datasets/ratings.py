@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tacit.data import make_ratings
 from tacit.data.files import reading
 from tacit.errors import Undisclosed
-from tacit.reproduce.data import DataFolder, DataSet, Layout, data_set
+from tacit.reproduce.data import DataFolder, FileLayout, PaperDataSet, data_set
 
 MOVIELENS = "https://grouplens.org/datasets/movielens/"
 
@@ -81,20 +81,20 @@ def _has(users: int, items: int, ratings: int) -> Callable[[RatingTriples], str]
 
 
 data_set(
-    DataSet(
+    PaperDataSet(
         "movielens-1m",
         "MovieLens 1M, 1,000,209 ratings of 3706 movies by 6040 users",
         f"{MOVIELENS}1m/",
-        (Layout(("ml-1m/ratings.dat",), read_ml_1m), Layout(("movielens1m/ratings.parquet",), _parquet)),
+        (FileLayout(("ml-1m/ratings.dat",), read_ml_1m), FileLayout(("movielens1m/ratings.parquet",), _parquet)),
         check=_has(6040, 3706, 1_000_209),
     )
 )
 data_set(
-    DataSet(
+    PaperDataSet(
         "movielens-100k",
         "MovieLens 100K, 100,000 ratings of 1682 movies by 943 users",
         f"{MOVIELENS}100k/",
-        (Layout(("u.data",), read_ml_100k), Layout(("movielens100k/ratings.parquet",), _parquet)),
+        (FileLayout(("u.data",), read_ml_100k), FileLayout(("movielens100k/ratings.parquet",), _parquet)),
         check=_has(943, 1682, 100_000),
     )
 )
@@ -111,7 +111,7 @@ def _netflix_like(_folder: DataFolder) -> RatingTriples:
 
 
 data_set(
-    DataSet(
+    PaperDataSet(
         "netflix-slice",
         "the Netflix Prize data, users with 200 to 2500 ratings and movies with more than 100",
         "https://www.kaggle.com/netflix-inc/netflix-prize-data",
@@ -154,13 +154,13 @@ def _anime_part(path: Path) -> RatingTriples:
 
 
 data_set(
-    DataSet(
+    PaperDataSet(
         "anime-slice",
         "the Anime Recommendations Database, users with 200 to 2500 ratings and anime with more than 100",
         "https://www.kaggle.com/CooperUnion/anime-recommendations-database",
         (
-            Layout(("rating.csv",), read_anime),
-            Layout(
+            FileLayout(("rating.csv",), read_anime),
+            FileLayout(
                 ("interactions/anime_kaggle_30pct.parquet",),
                 _anime_part,
                 "for all ratings of AnimeReco, three tenths of them; the limits of the slice are in the same proportion.",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tacit.data.files import reading
 from tacit.errors import Undisclosed
-from tacit.reproduce.data import DataFolder, DataSet, Layout, data_set
+from tacit.reproduce.data import DataFolder, FileLayout, PaperDataSet, data_set
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,13 +78,13 @@ def _size(rows: tuple[int, ...], columns: int) -> Callable[[Regression], str]:
 
 
 data_set(
-    DataSet(
+    PaperDataSet(
         "online-news",
         "Online News Popularity, 39,644 articles with 58 predictive features",
         "https://archive.ics.uci.edu/dataset/332/online+news+popularity",
         (
-            Layout(("OnlineNewsPopularity.csv",), read_news),
-            Layout(
+            FileLayout(("OnlineNewsPopularity.csv",), read_news),
+            FileLayout(
                 ("regression/online_news_popularity_7928x58.parquet",),
                 _news_part,
                 "for all 39,644 articles of Online News Popularity, 7928 of them.",
@@ -94,11 +94,11 @@ data_set(
     )
 )
 data_set(
-    DataSet(
+    PaperDataSet(
         "million-songs",
         "YearPredictionMSD, 515,345 songs with 90 features of timbre",
         "https://archive.ics.uci.edu/dataset/203/yearpredictionmsd",
-        (Layout(("YearPredictionMSD.txt",), read_songs),),
+        (FileLayout(("YearPredictionMSD.txt",), read_songs),),
         check=_size((515_345,), 90),
         stand_in=_songs_like,
         stand_in_title="for the Million Songs, 10,000 synthetic songs with 90 correlated features and a year that is mostly "

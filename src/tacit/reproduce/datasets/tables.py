@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from tacit.data.files import reading
-from tacit.reproduce.data import DataSet, Layout, data_set
+from tacit.reproduce.data import FileLayout, PaperDataSet, data_set
 
 UCI = "https://archive.ics.uci.edu/dataset/"
 
@@ -48,13 +48,13 @@ def _has(rows: int, columns: int) -> Any:
 def _register(name: str, title: str, number: int, official: str, separator: str, rows: int, columns: int) -> None:
     """Register a table with `columns` attributes and a class; Yeast's first column, a name, is left out."""
     data_set(
-        DataSet(
+        PaperDataSet(
             name,
             f"{title}, {rows} rows of {columns} attributes",
             f"{UCI}{number}",
             (
-                Layout((official,), lambda path: _official(path, separator, columns + 1)),
-                Layout((f"uci/{name}.csv.gz",), _with_header),
+                FileLayout((official,), lambda path: _official(path, separator, columns + 1)),
+                FileLayout((f"uci/{name}.csv.gz",), _with_header),
             ),
             check=_has(rows, columns + 1),
         )
@@ -67,13 +67,13 @@ _register("sonar", "Connectionist Bench (Sonar)", 151, "sonar.all-data", ",", 20
 _register("spambase", "Spambase", 94, "spambase.data", ",", 4601, 57)
 _register("magic04", "MAGIC Gamma Telescope", 159, "magic04.data", ",", 19020, 10)
 data_set(
-    DataSet(
+    PaperDataSet(
         "winequality",
         "Wine Quality, 1599 red and 4898 white wines of 11 attributes, with quality and is_red",
         f"{UCI}186",
         (
-            Layout(("winequality-red.csv", "winequality-white.csv"), _wines),
-            Layout(("uci/winequality.csv.gz",), _with_header),
+            FileLayout(("winequality-red.csv", "winequality-white.csv"), _wines),
+            FileLayout(("uci/winequality.csv.gz",), _with_header),
         ),
         check=_has(6497, 13),
     )

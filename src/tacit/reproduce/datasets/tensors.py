@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.data.files import reading
 from tacit.errors import Undisclosed
-from tacit.reproduce.data import DataFolder, DataSet, Layout, data_set
+from tacit.reproduce.data import DataFolder, FileLayout, PaperDataSet, data_set
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,11 +44,11 @@ def _uclaf_npz(path: Path) -> Uclaf:
 
 
 data_set(
-    DataSet(
+    PaperDataSet(
         "uclaf",
         "UCLAF, a tensor of 164 users, 168 locations and 5 activities with two side matrices",
         "https://github.com/vwz/UCLAF",
-        (Layout(("aaai10.uclaf.data.mat",), _uclaf_mat), Layout(("tensors/uclaf.npz",), _uclaf_npz)),
+        (FileLayout(("aaai10.uclaf.data.mat",), _uclaf_mat), FileLayout(("tensors/uclaf.npz",), _uclaf_npz)),
         check=lambda loaded: "" if loaded.links.shape == (164, 168, 5) else f"a tensor of shape {loaded.links.shape}",
     )
 )
@@ -127,13 +127,13 @@ def _tags_parquet(tags: Path, movies: Path) -> Tags:
 
 
 data_set(
-    DataSet(
+    PaperDataSet(
         "movielens-10m-tags",
         "MovieLens 10M, 95,580 tags of 7601 movies by 4009 users",
         "https://grouplens.org/datasets/movielens/10m/",
         (
-            Layout(("ml-10M100K/tags.dat", "ml-10M100K/movies.dat"), _tags_dat),
-            Layout(("tensors/ml10m_tags.parquet", "tensors/ml10m_movies.parquet"), _tags_parquet),
+            FileLayout(("ml-10M100K/tags.dat", "ml-10M100K/movies.dat"), _tags_dat),
+            FileLayout(("tensors/ml10m_tags.parquet", "tensors/ml10m_movies.parquet"), _tags_parquet),
         ),
         check=lambda loaded: (
             ""
@@ -154,7 +154,7 @@ for _name, _title, _roles in (
     ("flickr", "the author's crawl of Flickr", "user x image x tag, with features of the images"),
 ):
     data_set(
-        DataSet(
+        PaperDataSet(
             _name,
             _title,
             "nowhere: the authors did not publish it",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.data.files import files_under, reading
 from tacit.errors import Undisclosed
-from tacit.reproduce.data import DataFolder, DataSet, Layout, data_set
+from tacit.reproduce.data import DataFolder, FileLayout, PaperDataSet, data_set
 
 CAI = "http://www.cad.zju.edu.cn/home/dengcai/Data/TextData.html"
 UCI = "https://archive.ics.uci.edu/dataset"
@@ -105,43 +105,43 @@ def _has(documents: int, terms: int | None = None) -> Callable[[Any], str]:
 
 
 data_set(
-    DataSet(
+    PaperDataSet(
         "20newsgroups",
         "20 Newsgroups, sorted by date, 18,846 posts",
         "http://qwone.com/~jason/20Newsgroups/",
         (
-            Layout(("20news-bydate/",), read_posts),
-            Layout(("text/20newsgroups_bydate_vocab10000.npz",), read_npz),
+            FileLayout(("20news-bydate/",), read_posts),
+            FileLayout(("text/20newsgroups_bydate_vocab10000.npz",), read_npz),
         ),
         check=_has(18_846),
     )
 )
 data_set(
-    DataSet(
+    PaperDataSet(
         "tdt2",
         "TDT2, 9394 documents of 30 topics and 36,771 terms",
         CAI,
-        (Layout(("TDT2.mat",), read_mat), Layout(("text/tdt2_9394x36771.npz",), read_npz)),
+        (FileLayout(("TDT2.mat",), read_mat), FileLayout(("text/tdt2_9394x36771.npz",), read_npz)),
         check=_has(9394, 36_771),
     )
 )
 data_set(
-    DataSet(
+    PaperDataSet(
         "reuters",
         "Reuters-21578, ModApte, 8293 documents and 18,933 terms",
         CAI,
-        (Layout(("Reuters21578.mat",), read_mat), Layout(("text/reuters21578_8293x18933.npz",), read_npz)),
+        (FileLayout(("Reuters21578.mat",), read_mat), FileLayout(("text/reuters21578_8293x18933.npz",), read_npz)),
         check=_has(8293, 18_933),
     )
 )
 data_set(
-    DataSet(
+    PaperDataSet(
         "enron",
         "Enron e-mail of the UCI's bag of words, 39,861 messages and 28,102 terms",
         f"{UCI}/164/bag+of+words",
         (
-            Layout(("docword.enron.txt.gz", "vocab.enron.txt"), read_bag_of_words),
-            Layout(("docword.enron.txt", "vocab.enron.txt"), read_bag_of_words),
+            FileLayout(("docword.enron.txt.gz", "vocab.enron.txt"), read_bag_of_words),
+            FileLayout(("docword.enron.txt", "vocab.enron.txt"), read_bag_of_words),
         ),
         check=_has(39_861, 28_102),
         stand_in=lambda folder: folder["enron-mailboxes"],
@@ -150,11 +150,11 @@ data_set(
     )
 )
 data_set(
-    DataSet(
+    PaperDataSet(
         "enron-mailboxes",
         "counts of 16,921 Enron messages in six mailboxes",
         "http://www2.aueb.gr/users/ion/data/enron-spam/",
-        (Layout(("text/enron_6mailboxes_vocab8000.npz",), read_npz),),
+        (FileLayout(("text/enron_6mailboxes_vocab8000.npz",), read_npz),),
         check=_has(16_921),
     )
 )
@@ -165,11 +165,11 @@ def _rcv1_like(folder: DataFolder) -> Corpus:
 
 
 data_set(
-    DataSet(
+    PaperDataSet(
         "rcv1-4class",
         "RCV1_4Class.mat, 9625 documents of 4 classes and 29,992 terms",
         CAI,
-        (Layout(("RCV1_4Class.mat",), read_mat),),
+        (FileLayout(("RCV1_4Class.mat",), read_mat),),
         check=_has(9625, 29_992),
         stand_in=_rcv1_like,
         stand_in_title="for RCV1 (4 classes), Reuters-21578 of the same publisher, 8293 documents and 18,933 terms.",
@@ -204,11 +204,11 @@ def read_articles(folder: Path) -> Corpus:
 
 
 data_set(
-    DataSet(
+    PaperDataSet(
         "guardian",
         "4551 articles of the Guardian (O'Callaghan et al. 2015)",
         "http://mlg.ucd.ie/howmanytopics/",
-        (Layout(("guardian/",), read_articles),),
+        (FileLayout(("guardian/",), read_articles),),
         check=_has(GUARDIAN[0]),
         stand_in=_guardian_like,
         stand_in_title="for the Guardian articles, 4551 posts of eight of the 20 Newsgroups and 10,000 terms.",
@@ -249,13 +249,13 @@ def _enough(headlines: Headlines) -> str:
 
 
 data_set(
-    DataSet(
+    PaperDataSet(
         "news-aggregator",
         "the UCI News Aggregator, of which 750 headlines of each of 4 categories are used",
         f"{UCI}/359/news+aggregator",
         (
-            Layout(("newsCorpora.csv",), read_headlines),
-            Layout(("text/news_aggregator_headlines_subset.csv.gz",), _headlines_csv),
+            FileLayout(("newsCorpora.csv",), read_headlines),
+            FileLayout(("text/news_aggregator_headlines_subset.csv.gz",), _headlines_csv),
         ),
         check=_enough,
     )

@@ -17,8 +17,8 @@ from scipy.special import gammaln
 
 from tacit import LocalCountFactorization, LocallyPrivateCounts, PrivateCoupledFactorization, Relation
 from tacit.errors import Undisclosed
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide, same_order
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide, same_order
 
 RANK, MEAN, DELTA, RATE = 5, 5.0, 1e-3, 0.2
 """D and delta of section 7.1. The thesis does not state the mean of its counts; it has minibatches of one count, for which RATE,
@@ -36,29 +36,29 @@ METHODS = ("CDP", "LDP1", "LDP2")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sites(Undisclosed):
+class CountSites(Undisclosed):
     """Tables of counts with common columns, and which cells are known; the others are held out."""
 
     tables: tuple[NDArray[np.int64], ...]
     seen: tuple[NDArray[np.bool_], ...]
 
 
-def make(seed: int, rows: tuple[int, ...], columns: int) -> Sites:
+def make(seed: int, rows: tuple[int, ...], columns: int) -> CountSites:
     """Draw Poisson counts with Gamma factors, (4.1) to (4.3), of mean 5; a fifth of the cells is held out."""
     draw = np.random.default_rng(seed)
     shared = draw.gamma(SHAPE, 1 / SHAPE, (columns, RANK))
     tables = [draw.poisson(draw.gamma(SHAPE, MEAN / RANK / SHAPE, (size, RANK)) @ shared.T) for size in rows]
-    return Sites(tuple(tables), tuple(draw.random(table.shape) < 0.8 for table in tables))
+    return CountSites(tuple(tables), tuple(draw.random(table.shape) < 0.8 for table in tables))
 
 
-def poisson_score(rates: NDArray[np.float64], sites: Sites) -> float:
+def poisson_score(rates: NDArray[np.float64], sites: CountSites) -> float:
     """Return the mean log-likelihood of the first site's held-out counts."""
     held = ~sites.seen[0]
     x, rate = sites.tables[0][held], np.maximum(rates, 1e-3)
     return float(np.mean(x * np.log(rate) - rate - gammaln(x + 1)))
 
 
-def central(sites: Sites, epsilon: float, passes: int, *, protect: str = "site", seed: int = 0) -> float:
+def central(sites: CountSites, epsilon: float, passes: int, *, protect: str = "site", seed: int = 0) -> float:
     """Return the score of the repaired Algorithm 1, with a fifth of the cells in each of 5 steps per pass."""
     most = 50.0
     given = []
@@ -87,7 +87,7 @@ def central(sites: Sites, epsilon: float, passes: int, *, protect: str = "site",
 
 
 def local(
-    sites: Sites,
+    sites: CountSites,
     epsilon: float,
     passes: int,
     *,
@@ -112,14 +112,14 @@ def local(
     return float(model.fit(tables, observed=sites.seen).score(sites.tables[0], observed=~sites.seen[0]))
 
 
-def score(method: str, sites: Sites, epsilon: float, passes: int, seed: int) -> float:
+def score(method: str, sites: CountSites, epsilon: float, passes: int, seed: int) -> float:
     """Return the score of CDP (site), LDP1 or LDP2."""
     if method == "CDP":
         return central(sites, epsilon, passes, seed=seed)
     return local(sites, epsilon, passes, own=method == "LDP2", seed=seed)
 
 
-def _two(run: Run, seed: int) -> Sites:
+def _two(run: ItemRun, seed: int) -> CountSites:
     return make(seed, run.pick((150, 100), (20, 15)), run.pick(50, 12))
 
 
@@ -131,7 +131,7 @@ def _two(run: Run, seed: int) -> Sites:
     minutes=2,
     code=("tacit.PrivateCoupledFactorization",),
 )
-def figure_7_1(run: Run) -> Outcome:
+def figure_7_1(run: ItemRun) -> ItemOutcome:
     """Figure 7.1, page 98: log-likelihood by data passes, at three epsilons."""
     passes = run.pick((10, 25, 50, 100, 150), (2,))
     figures = []
@@ -147,7 +147,7 @@ def figure_7_1(run: Run) -> Outcome:
                 f"Figure 7.1, epsilon {epsilon:g}", "data passes", "log-likelihood of a held-out cell", tuple(curves)
             )
         )
-    return Outcome(figures=tuple(figures))
+    return ItemOutcome(figures=tuple(figures))
 
 
 @item(
@@ -158,14 +158,14 @@ def figure_7_1(run: Run) -> Outcome:
     minutes=2,
     code=("tacit.PrivateCoupledFactorization", "tacit.LocalCountFactorization"),
 )
-def figure_7_2(run: Run) -> Outcome:
+def figure_7_2(run: ItemRun) -> ItemOutcome:
     """Figure 7.2, page 99: epsilon 0.1. CDP divides one budget among its passes; LDP adds its noise once."""
     passes = run.pick((10, 50, 100, 200, 400), (2, 4))
     curves = []
     for method in run.each(METHODS):
         scores = [[score(method, _two(run, seed), 0.1, n, seed) for n in passes] for seed in run.seeds]
         curves.append(Curve.of(method, passes, scores))
-    return Outcome(
+    return ItemOutcome(
         figures=(Figure("Figure 7.2, epsilon 0.1", "data passes", "log-likelihood of a held-out cell", tuple(curves)),)
     )
 
@@ -178,7 +178,7 @@ def figure_7_2(run: Run) -> Outcome:
     minutes=2,
     code=("tacit.PrivateCoupledFactorization", "tacit.LocalCountFactorization"),
 )
-def figure_7_3(run: Run) -> Outcome:
+def figure_7_3(run: ItemRun) -> ItemOutcome:
     """Figure 7.3, page 100."""
     epsilons = run.pick((0.05, 0.1, 1.0, math.inf), (1.0, math.inf))
     curves = []
@@ -190,7 +190,7 @@ def figure_7_3(run: Run) -> Outcome:
         curves.append(Curve.of(method, range(len(epsilons)), scores))
     ticks = tuple("NP" if math.isinf(epsilon) else f"{epsilon:g}" for epsilon in epsilons)
     figure = Figure("Figure 7.3", "epsilon", "log-likelihood of a held-out cell", tuple(curves), ticks=ticks)
-    return Outcome(figures=(figure,))
+    return ItemOutcome(figures=(figure,))
 
 
 @item(
@@ -201,7 +201,7 @@ def figure_7_3(run: Run) -> Outcome:
     minutes=3,
     code=("tacit.PrivateCoupledFactorization", "tacit.LocalCountFactorization"),
 )
-def figure_7_4(run: Run) -> Outcome:
+def figure_7_4(run: ItemRun) -> ItemOutcome:
     """Figure 7.4, page 101: sites of 100 x 50 counts, epsilon 0.1."""
     numbers = run.pick((2, 4, 6, 8, 10), (2, 3))
     size = run.pick(100, 15)
@@ -210,10 +210,10 @@ def figure_7_4(run: Run) -> Outcome:
         scores = []
         for seed in run.seeds:
             sites = make(seed, (size,) * max(numbers), run.pick(50, 12))
-            parts = [Sites(sites.tables[:n], sites.seen[:n]) for n in numbers]
+            parts = [CountSites(sites.tables[:n], sites.seen[:n]) for n in numbers]
             scores.append([score(method, part, 0.1, run.pick(120, 3), seed) for part in parts])
         curves.append(Curve.of(method, numbers, scores))
-    return Outcome(
+    return ItemOutcome(
         figures=(Figure("Figure 7.4, epsilon 0.1", "sites N", "log-likelihood of a held-out cell", tuple(curves)),)
     )
 
@@ -226,7 +226,7 @@ def figure_7_4(run: Run) -> Outcome:
     minutes=3,
     code=("tacit.PrivateCoupledFactorization", "tacit.LocalCountFactorization"),
 )
-def table_7_1(run: Run) -> Outcome:
+def table_7_1(run: ItemRun) -> ItemOutcome:
     """Table 7.1, page 99. tacit's gradients have no Gamma prior: CDP is the same in all rows."""
     passes, rows = run.pick(120, 3), []
     made = [_two(run, seed) for seed in run.seeds]
@@ -248,4 +248,4 @@ def table_7_1(run: Run) -> Outcome:
                 rows.append(Row((label[0], method, label[1]), paper, values, None, remark, 3))
     caption = "Table 7.1: log-likelihood; the paper's in 1e5, of cells that it does not state; ours, the mean of a held-out cell"
     table = SideBySide(caption, ("hyperparameters", "method", "epsilon"), tuple(rows))
-    return Outcome((table,), verdicts=same_order(rows))
+    return ItemOutcome((table,), verdicts=same_order(rows))

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from tacit import AllBut, CoupledFactorization, Relation
-from tacit.reproduce.catalogue import Run, item
+from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.datasets.tensors import Uclaf
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 
 Array = NDArray[np.float64]
 CP, TUCKER = "ir,jr,kr->ijk", "ir,js,kt,rst->ijk"
@@ -94,7 +94,7 @@ def relations(
 
 
 def predictions(
-    run: Run,
+    run: ItemRun,
     given: list[Relation],
     seed: int,
     *,
@@ -122,7 +122,7 @@ def predictions(
     return np.asarray(np.exp(np.mean(logs, axis=0)))
 
 
-def _hidden(run: Run, missing: float) -> list[tuple[int, NDArray[np.bool_]]]:
+def _hidden(run: ItemRun, missing: float) -> list[tuple[int, NDArray[np.bool_]]]:
     """Return, for each repetition, a seed and which cells are known."""
     shape = run.data["uclaf"].links.shape
     seeds = [FIRST_SEED + seed for seed in run.seeds]
@@ -130,7 +130,7 @@ def _hidden(run: Run, missing: float) -> list[tuple[int, NDArray[np.bool_]]]:
 
 
 def _areas(
-    run: Run, model: str, divergence: str, missing: float, *, plain: bool = False, **fit: Any
+    run: ItemRun, model: str, divergence: str, missing: float, *, plain: bool = False, **fit: Any
 ) -> tuple[float, ...]:
     data = run.data["uclaf"]
     links = data.links > 0
@@ -152,7 +152,7 @@ def _areas(
     minutes=6,
     code=("tacit.CoupledFactorization", "tacit.Relation"),
 )
-def table_6_1(run: Run) -> Outcome:
+def table_6_1(run: ItemRun) -> ItemOutcome:
     """Table 6.1, page 83, by two readings of "existing entries" and of their values, which the thesis does not state."""
     data = run.data["uclaf"]
     binary = (data.links > 0) * 1.0
@@ -185,7 +185,7 @@ def table_6_1(run: Run) -> Outcome:
                 label = (model, divergence, f"{train:.0%}")
                 rows.append(Row(label, paper, tuple(errors), None, remark, 3))
         tables.append(SideBySide(f"Table 6.1, RMSE, {caption}", ("model", "cost", "training"), tuple(rows)))
-    return Outcome(tuple(tables))
+    return ItemOutcome(tuple(tables))
 
 
 @item(
@@ -197,7 +197,7 @@ def table_6_1(run: Run) -> Outcome:
     minutes=12,
     code=("tacit.CoupledFactorization", "tacit.Relation"),
 )
-def table_6_2(run: Run) -> Outcome:
+def table_6_2(run: ItemRun) -> ItemOutcome:
     """Table 6.2, page 84: with a weak prior and five starts, and by likelihood as in the thesis."""
     tables = []
     for caption, plain in (("a weak prior, dispersions 3 and 30", False), ("likelihood, dispersions 1", True)):
@@ -212,7 +212,7 @@ def table_6_2(run: Run) -> Outcome:
                 )
                 rows.append(Row((model, divergence, f"{missing:.0%}"), paper, areas, "higher", remark, 3))
         tables.append(SideBySide(f"Table 6.2, AUC, {caption}", ("model", "cost", "hidden"), tuple(rows)))
-    return Outcome(
+    return ItemOutcome(
         (*tables, readings(run)),
         verdicts=(
             "Coupled CP under KL by likelihood at 80% is 0.937 in Table 6.2 and 0.892 in Table 6.5: the thesis's own tables "
@@ -225,7 +225,7 @@ def table_6_2(run: Run) -> Outcome:
     )
 
 
-def readings(run: Run) -> SideBySide:
+def readings(run: ItemRun) -> SideBySide:
     """Return the AUC of the two cells that stay below the thesis, by which cells are scored and which splits are counted."""
     data = run.data["uclaf"]
     links, rows = data.links > 0, []
@@ -267,7 +267,7 @@ def _why(model: str, divergence: str, missing: float, plain: bool) -> str:
     code=("tacit.CoupledFactorization", "tacit.AllBut"),
     covers=("figure-6.2", "figure-6.3"),
 )
-def figure_6_3(run: Run) -> Outcome:
+def figure_6_3(run: ItemRun) -> ItemOutcome:
     """Figure 6.3, page 85: 10 and 50 hidden users, KL; and which hidden user goes where, where popularity does not help."""
     data = run.data["uclaf"]
     links = (data.links > 0) * 1.0
@@ -299,7 +299,7 @@ def figure_6_3(run: Run) -> Outcome:
             ("which of the hidden users, within a place and activity", apart),
         )
     )
-    return Outcome(
+    return ItemOutcome(
         figures=figures,
         verdicts=(
             "A single tensor predicts the popular places for everyone: its AUC is high, but it cannot tell users apart (0.5).",
@@ -315,7 +315,7 @@ def area_within_columns(truth: Array, predicted: Array) -> float:
     return float(np.average([roc_auc_score(truth[:, c], predicted[:, c]) for c in columns], weights=pairs))
 
 
-def bayes_rows(run: Run) -> list[Row]:
+def bayes_rows(run: ItemRun) -> list[Row]:
     """Return UCLAF's rows of Table 6.5: AUC, and the time of one fit."""
     rows = []
     for (kind, algorithm), (areas, seconds) in TABLE_6_5.items():
@@ -345,7 +345,7 @@ def bayes_rows(run: Run) -> list[Row]:
     minutes=4,
     code=("tacit.CoupledFactorization",),
 )
-def figure_6_6(run: Run) -> Outcome:
+def figure_6_6(run: ItemRun) -> ItemOutcome:
     """Figure 6.6, page 92: three priors without adaptation, and with it, which tacit does by default."""
     missing = run.pick((0.4, 0.6, 0.8), (0.8,))
     curves = []
@@ -356,7 +356,9 @@ def figure_6_6(run: Run) -> Outcome:
         areas = [_areas(run, "CP (coupled)", "kl", part, inference="vb", **prior) for part in missing]
         label = f"A = {shape:g}, B = {scale:g}" + (", adapted" if adapt == "factor" else "")
         curves.append(Curve.of(label, [100 * part for part in missing], np.transpose(areas)))
-    return Outcome(figures=(Figure("Figure 6.6, UCLAF, coupled CP, rank 2", "hidden cells (%)", "AUC", tuple(curves)),))
+    return ItemOutcome(
+        figures=(Figure("Figure 6.6, UCLAF, coupled CP, rank 2", "hidden cells (%)", "AUC", tuple(curves)),)
+    )
 
 
 @item(
@@ -368,7 +370,7 @@ def figure_6_6(run: Run) -> Outcome:
     minutes=5,
     code=("tacit.CoupledFactorization",),
 )
-def figure_6_7(run: Run) -> Outcome:
+def figure_6_7(run: ItemRun) -> ItemOutcome:
     """Figure 6.7, page 95."""
     missing = run.pick((0.4, 0.6, 0.8), (0.8,))
     figures = []
@@ -379,4 +381,4 @@ def figure_6_7(run: Run) -> Outcome:
             areas = [_areas(run, "CP (coupled)", "kl", part, rank=rank, **fit) for part in missing]
             curves.append(Curve.of(f"R = {rank}", [100 * part for part in missing], np.transpose(areas)))
         figures.append(Figure(f"Figure 6.7 {caption}, UCLAF", "hidden cells (%)", "AUC", tuple(curves)))
-    return Outcome(figures=tuple(figures))
+    return ItemOutcome(figures=tuple(figures))

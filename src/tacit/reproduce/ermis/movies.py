@@ -24,9 +24,9 @@ from tacit import (
     Recommender,
     Relation,
 )
-from tacit.reproduce.catalogue import Run, item
+from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.datasets.ratings import RatingTriples
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 
 Floats = NDArray[np.float64]
 Split = tuple[list[list[Relation]], NDArray[np.int64], Floats]
@@ -104,7 +104,7 @@ def rmse(predicted: Floats, truth: Floats) -> float:
     return float(np.sqrt(np.mean((predicted - truth) ** 2)))
 
 
-def triples_of(run: Run, name: str, most_users: int | None = None, most_movies: int | None = None) -> RatingTriples:
+def triples_of(run: ItemRun, name: str, most_users: int | None = None, most_movies: int | None = None) -> RatingTriples:
     """Return the ratings, of the users and movies with most ratings if there are limits; fewer in a quick run."""
     rated: RatingTriples = run.data[name]
     users, movies = run.pick((most_users, most_movies), (120, 60))
@@ -173,7 +173,7 @@ def error_of_fitted(data: Split, n_sites: int) -> float:
     code=("tacit.PrivateCoupledFactorization",),
     covers=("table-7.7", "figure-7.13"),
 )
-def table_7_7(run: Run) -> Outcome:
+def table_7_7(run: ItemRun) -> ItemOutcome:
     """Table 7.7 and Figure 7.13, pages 117 and 118; AC and zCDP are two noises; ours is the same beside both."""
     given = triples_of(run, "movielens-1m")
     numbers = run.pick(SITES, (1, 2))
@@ -209,7 +209,7 @@ def table_7_7(run: Run) -> Outcome:
                     values = np.transpose([errors[protect, epsilon, n_sites] for n_sites in numbers])
                     curves.append(Curve.of(f"ours, {protect}", numbers, values))
             figures.append(Figure(f"Figure 7.13, epsilon {epsilon:g}, {caption}", "sites N", "RMSE", tuple(curves)))
-    return Outcome(tuple(tables), tuple(figures), verdicts=(CONTRADICTION, NO_READING))
+    return ItemOutcome(tuple(tables), tuple(figures), verdicts=(CONTRADICTION, NO_READING))
 
 
 def _why(paper: float) -> str:
@@ -236,7 +236,9 @@ def _dense(
     )
 
 
-def _local_error(run: Run, tables: Any, seen: Any, held: Any, epsilon: float, *, own: int | None, site: int) -> float:
+def _local_error(
+    run: ItemRun, tables: Any, seen: Any, held: Any, epsilon: float, *, own: int | None, site: int
+) -> float:
     """Return the error of LDP1, or of LDP2 at the site `own`; a rating may change by 4."""
     views: list[Any] = list(tables)
     if not math.isinf(epsilon):
@@ -276,7 +278,7 @@ SMALL = (
     minutes=8,
     code=("tacit.PrivateCoupledFactorization", "tacit.LocalCountFactorization", "tacit.LocallyPrivateCounts"),
 )
-def table_7_2(run: Run) -> Outcome:
+def table_7_2(run: ItemRun) -> ItemOutcome:
     """Table 7.2, page 104: movies split among two sites, as in the printed shapes."""
     rows = []
     parts = [(name, epsilon) for name in TABLE_7_2 for epsilon in TABLE_7_2[name]]
@@ -299,7 +301,7 @@ def table_7_2(run: Run) -> Outcome:
             rows.append(
                 Row(label, paper, tuple(errors[method, site]), "lower" if name == "movielens-1m" else None, SMALL, 3)
             )
-    return Outcome((SideBySide("Table 7.2, RMSE", ("data", "epsilon", "method", "site"), tuple(rows)),))
+    return ItemOutcome((SideBySide("Table 7.2, RMSE", ("data", "epsilon", "method", "site"), tuple(rows)),))
 
 
 @item(
@@ -312,7 +314,7 @@ def table_7_2(run: Run) -> Outcome:
     code=("tacit.PrivateCoupledFactorization", "tacit.LocalCountFactorization"),
     covers=("table-7.3", "figure-7.6"),
 )
-def table_7_3(run: Run) -> Outcome:
+def table_7_3(run: ItemRun) -> ItemOutcome:
     """Table 7.3 and Figure 7.6, pages 104 and 105: epsilon 1; the first site's error as sites join."""
     numbers = run.pick((2, 3, 5, 7, 10), (2, 3))
     rows, figures = [], []
@@ -346,7 +348,7 @@ def table_7_3(run: Run) -> Outcome:
             curves.append(Curve(f"thesis, {method}", tuple(map(float, range(2, 11))), printed[method], dashed=True))
         figures.append(Figure(f"Figure 7.6, {name}, epsilon 1", "sites N", "RMSE", tuple(curves)))
     table = SideBySide("Table 7.3, RMSE of X1, epsilon 1", ("data", "method", "N"), tuple(rows))
-    return Outcome((table,), tuple(figures), verdicts=(CONTRADICTION,))
+    return ItemOutcome((table,), tuple(figures), verdicts=(CONTRADICTION,))
 
 
 @item(
@@ -358,7 +360,7 @@ def table_7_3(run: Run) -> Outcome:
     minutes=6,
     code=("tacit.PrivateCoupledFactorization",),
 )
-def figure_7_5(run: Run) -> Outcome:
+def figure_7_5(run: ItemRun) -> ItemOutcome:
     """Figure 7.5a, page 102: epsilon 0.1; advanced composition, zCDP, sound gradients, and the moments as a level."""
     passes, rate = run.pick((5, 20, 50), (1,)), run.pick(0.05, 0.5)
     figures = []
@@ -382,7 +384,7 @@ def figure_7_5(run: Run) -> Outcome:
         level = np.repeat([[error(one, 1, 0.1, "user")] for one in data], len(passes), axis=1)
         curves.append(Curve.of("moments (tacit)", passes, level, dashed=True))
         figures.append(Figure(f"Figure 7.5a, {name}, epsilon 0.1", "data passes", "RMSE", tuple(curves)))
-    return Outcome(figures=tuple(figures))
+    return ItemOutcome(figures=tuple(figures))
 
 
 @item(
@@ -395,7 +397,7 @@ def figure_7_5(run: Run) -> Outcome:
     code=("tacit.PrivateCoupledFactorization", "tacit.PrivateRecommender"),
     covers=("table-7.6", "figure-7.12"),
 )
-def table_7_6(run: Run) -> Outcome:
+def table_7_6(run: ItemRun) -> ItemOutcome:
     """Table 7.6 and Figures 7.5b and 7.12, page 116: all data at one site.
 
     Hua et al. perturb gradients: the repaired gradient method of `PrivateRecommender`. Liu et al. sample with advanced
@@ -448,4 +450,4 @@ def table_7_6(run: Run) -> Outcome:
         curves.append(Curve.of(name, shown, np.transpose([errors[epsilon] for epsilon in shown])))
     figure = Figure("Figures 7.5b and 7.12: MovieLens, one site", "epsilon", "RMSE", tuple(curves), log_x=True)
     caption = "Table 7.6, RMSE, of the 2000 users and 1200 movies with most ratings; Flickr is in Table 7.8"
-    return Outcome((SideBySide(caption, ("data", "method", "epsilon"), tuple(rows)),), (figure,))
+    return ItemOutcome((SideBySide(caption, ("data", "method", "epsilon"), tuple(rows)),), (figure,))

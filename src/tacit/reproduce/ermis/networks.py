@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.reproduce.catalogue import Run, item
+from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.datasets.digits import Digits
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 
 EPSILONS, DELTA = (10.0, 1.0, 0.5), 1e-4
 """The thesis's levels and delta (section 7.3)."""
@@ -38,7 +38,7 @@ THESIS_DIGITS = {"steps": 2_000, "rate": 0.05}
 """Digits: 100 epochs at rate 0.05, page 124."""
 
 
-def mnist(run: Run) -> Digits:
+def mnist(run: ItemRun) -> Digits:
     """Return a part of MNIST."""
     data: Digits = run.data["mnist"]
     few, tested = run.pick((FEW, 10_000), (300, 200))
@@ -69,14 +69,14 @@ def _fitted(data: Digits, epsilon: float, **settings: Any) -> Any:
         return PrivateBayesianClassifier(**wanted).fit(data.train, data.train_labels)
 
 
-def _settings(run: Run, name: str) -> dict[str, Any]:
+def _settings(run: ItemRun, name: str) -> dict[str, Any]:
     """Return the settings of the defaults, with few epochs in a quick run."""
     if name == "digits":
         return {"sampling_rate": 0.2, "epochs": run.pick(10.0, 0.6)}
     return run.pick({"features": "scattering"}, {"epochs": 0.3})
 
 
-def _score(run: Run, name: str, epsilon: float, seed: int, **more: Any) -> float:
+def _score(run: ItemRun, name: str, epsilon: float, seed: int, **more: Any) -> float:
     data = digits(seed) if name == "digits" else mnist(run)
     return accuracy(data, epsilon, **{**_settings(run, name), **more})
 
@@ -90,7 +90,7 @@ def _score(run: Run, name: str, epsilon: float, seed: int, **more: Any) -> float
     minutes=15,
     code=("tacit.neural.PrivateBayesianClassifier",),
 )
-def table_8_1(run: Run) -> Outcome:
+def table_8_1(run: ItemRun) -> ItemOutcome:
     """Table 8.1, page 125: all four rows for both data sets, by sound accounting; then digits at the epsilons that hold."""
     accuracies: dict[tuple[str, str, float], tuple[float, ...]] = {}
     rows = []
@@ -109,7 +109,7 @@ def table_8_1(run: Run) -> Outcome:
                 rows.append(
                     Row((name, row, f"{epsilon:g}"), paper, accuracies[name, method, epsilon], "higher", remark, 4)
                 )
-    return Outcome(
+    return ItemOutcome(
         (SideBySide("Table 8.1, accuracy", ("data", "method", "epsilon"), tuple(rows)), _at_real_epsilon(run))
     )
 
@@ -122,7 +122,7 @@ def _remark(name: str, epsilon: float) -> str:
     return "A linear model, sound accounting."
 
 
-def _at_real_epsilon(run: Run) -> SideBySide:
+def _at_real_epsilon(run: ItemRun) -> SideBySide:
     """Compare digits at the epsilon that the noise of zCDP really costs, if T in appendix E is the number of epochs.
 
     For MNIST, the printed sigma of 3.23 is near that reading (2.70), and far from the one with T steps (13.35).
@@ -144,7 +144,7 @@ def _at_real_epsilon(run: Run) -> SideBySide:
     return SideBySide(caption, ("stated epsilon", "real epsilon"), tuple(rows))
 
 
-def _by_epochs(run: Run, name: str, lines: dict[str, tuple[float, dict[str, Any]]], caption: str) -> Figure:
+def _by_epochs(run: ItemRun, name: str, lines: dict[str, tuple[float, dict[str, Any]]], caption: str) -> Figure:
     epochs = run.pick((1.0, 3.0, 10.0, 20.0), (0.4,))
     curves = []
     for label, (epsilon, settings) in lines.items():
@@ -156,7 +156,7 @@ def _by_epochs(run: Run, name: str, lines: dict[str, tuple[float, dict[str, Any]
     return Figure(caption, "epochs", "test accuracy", tuple(curves))
 
 
-def _by_pixels(run: Run, name: str, epsilon: float, seed: int, **settings: Any) -> float:
+def _by_pixels(run: ItemRun, name: str, epsilon: float, seed: int, **settings: Any) -> float:
     """Return the accuracy of a short fit of pixels; of the first 5,000 images of MNIST."""
     data = digits(seed) if name == "digits" else mnist(run)
     if name == "mnist":
@@ -173,7 +173,7 @@ def _by_pixels(run: Run, name: str, epsilon: float, seed: int, **settings: Any) 
     minutes=8,
     code=("tacit.neural.PrivateBayesianClassifier",),
 )
-def figure_8_1(run: Run) -> Outcome:
+def figure_8_1(run: ItemRun) -> ItemOutcome:
     """Figure 8.1, page 123: the thesis's noise, which holds another epsilon; pixels, a linear model."""
     figures = []
     for name in run.each(("mnist", "digits")):
@@ -184,7 +184,7 @@ def figure_8_1(run: Run) -> Outcome:
             }
             lines["NP"] = (math.inf, {})
             figures.append(_by_epochs(run, name, lines, f"Figure 8.1, {name}, {accounting}"))
-    return Outcome(figures=tuple(figures))
+    return ItemOutcome(figures=tuple(figures))
 
 
 @item(
@@ -196,7 +196,7 @@ def figure_8_1(run: Run) -> Outcome:
     minutes=5,
     code=("tacit.neural.PrivateBayesianClassifier",),
 )
-def figure_8_3(run: Run) -> Outcome:
+def figure_8_3(run: ItemRun) -> ItemOutcome:
     """Figure 8.3, page 125: both noises of the thesis, the sound one, and none."""
     lines: dict[str, Any] = {
         "DPD-AC": (0.5, {"accounting": "DPD-AC"}),
@@ -207,7 +207,7 @@ def figure_8_3(run: Run) -> Outcome:
     figures = tuple(
         _by_epochs(run, name, lines, f"Figure 8.3, {name}, epsilon 0.5") for name in run.each(("mnist", "digits"))
     )
-    return Outcome(figures=figures)
+    return ItemOutcome(figures=figures)
 
 
 @item(
@@ -220,7 +220,7 @@ def figure_8_3(run: Run) -> Outcome:
     code=("tacit.neural.PrivateBayesianClassifier",),
     covers=("figure-8.4", "figure-8.5"),
 )
-def figures_8_4_and_8_5(run: Run) -> Outcome:
+def figures_8_4_and_8_5(run: ItemRun) -> ItemOutcome:
     """Figures 8.4 and 8.5, pages 126 and 128: epsilon 1, pixels, one setting at a time."""
     base: dict[str, Any] = {"hidden": (100,), "epochs": run.pick(5.0, 0.3)}
     panels: dict[str, list[tuple[float, dict[str, Any]]]] = {
@@ -237,7 +237,7 @@ def figures_8_4_and_8_5(run: Run) -> Outcome:
         scores = [_by_pixels(run, "mnist", 1.0, run.seed, **{**base, **settings}) for _, settings in some]
         curve = Curve("epsilon 1", tuple(float(value) for value, _ in some), tuple(scores))
         figures.append(Figure(f"Figure {caption}", caption.partition(" ")[2], "test accuracy", (curve,)))
-    return Outcome(figures=tuple(figures))
+    return ItemOutcome(figures=tuple(figures))
 
 
 @item(
@@ -249,7 +249,7 @@ def figures_8_4_and_8_5(run: Run) -> Outcome:
     minutes=3,
     code=("tacit.neural.PrivateBayesianClassifier", "tacit.neural.dropout_rates"),
 )
-def figure_8_6(run: Run) -> Outcome:
+def figure_8_6(run: ItemRun) -> ItemOutcome:
     """Figure 8.6, page 128: alpha = p / (1 - p) for the mean and quantiles of the dropout rates p of the last step's noise."""
     data = mnist(run)
     data = Digits(data.train[:5000], data.train_labels[:5000], data.test[:100], data.test_labels[:100])
@@ -269,4 +269,4 @@ def figure_8_6(run: Run) -> Outcome:
         log_x=True,
         log_y=True,
     )
-    return Outcome(figures=(figure,))
+    return ItemOutcome(figures=(figure,))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tacit.privacy.calibration import gaussian_epsilon, gaussian_noise_multiplier
 from tacit.privacy.published import ermis_advanced_noise_multiplier, ermis_zcdp_noise_multiplier
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ DIGITS = Setting("DIGITS", 2_000, 0.05, 1e-4)
 """Pages 106 and 124: T = E / rate."""
 
 
-def _compared(run: Run, caption: str, settings: tuple[Setting, ...]) -> Outcome:
+def _compared(run: ItemRun, caption: str, settings: tuple[Setting, ...]) -> ItemOutcome:
     epsilons = run.pick((0.1, 0.5, 1.0, 2.0, 5.0, 10.0), (1.0,))
     figures, rows = [], []
     for setting in run.each(run.pick(settings, settings[:1])):
@@ -61,7 +61,7 @@ def _compared(run: Run, caption: str, settings: tuple[Setting, ...]) -> Outcome:
         rows.append(Row((setting.title, "sound", f"{epsilon:g}"), None, (sound,), None, "What this epsilon needs.", 2))
     columns = ("data", "accounting", "epsilon")
     table = SideBySide(f"{caption}: sigma by the formulas of appendix E", columns, tuple(rows))
-    return Outcome((table,), tuple(figures))
+    return ItemOutcome((table,), tuple(figures))
 
 
 @item(
@@ -72,7 +72,7 @@ def _compared(run: Run, caption: str, settings: tuple[Setting, ...]) -> Outcome:
     minutes=2,
     code=("tacit.privacy.published.ermis_zcdp_noise_multiplier", "tacit.privacy.calibration.gaussian_noise_multiplier"),
 )
-def figure_7_7(run: Run) -> Outcome:
+def figure_7_7(run: ItemRun) -> ItemOutcome:
     """Figure 7.7, page 107."""
     return _compared(run, "Figure 7.7", (SYNTHETIC, MOVIELENS))
 
@@ -85,6 +85,6 @@ def figure_7_7(run: Run) -> Outcome:
     minutes=2,
     code=("tacit.privacy.published.ermis_zcdp_noise_multiplier", "tacit.privacy.calibration.gaussian_noise_multiplier"),
 )
-def figure_8_2(run: Run) -> Outcome:
+def figure_8_2(run: ItemRun) -> ItemOutcome:
     """Figure 8.2, page 124."""
     return _compared(run, "Figure 8.2", (MNIST, DIGITS))

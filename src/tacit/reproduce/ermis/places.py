@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import PrivateCoupledFactorization, Relation
-from tacit.reproduce.catalogue import Run, item
+from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.datasets.tensors import Tags, Uclaf
 from tacit.reproduce.ermis.movies import error as rating_error
 from tacit.reproduce.ermis.movies import rmse, triples_of
 from tacit.reproduce.ermis.movies import split as rating_split
 from tacit.reproduce.ermis.stories import without_a_link
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 
 DELTA, SITES = 1e-4, (1, 2, 5, 10)
 """delta of section 7.2, and the numbers of sites in Table 7.8."""
@@ -80,7 +80,7 @@ def _sites(cells: NDArray[np.int64], values: NDArray[np.float64], shape: tuple[i
     return sites, cells[scored], values[scored]
 
 
-def _split(run: Run, name: str, seed: int) -> Split:
+def _split(run: ItemRun, name: str, seed: int) -> Split:
     """Return links as ones, and as many zeros."""
     draw = np.random.default_rng(seed)
     names = ("user", "place", "activity")
@@ -130,7 +130,7 @@ def _error(name: str, data: Split, n_sites: int, epsilon: float, model: str) -> 
     code=("tacit.PrivateCoupledFactorization",),
     covers=("table-7.8", "figure-7.14", "figure-7.15"),
 )
-def table_7_8(run: Run) -> Outcome:
+def table_7_8(run: ItemRun) -> ItemOutcome:
     """Table 7.8 and Figures 7.14 and 7.15, pages 119 to 121: unit of one cell, users' factors released too."""
     numbers = run.pick(SITES, (1, 2))
     rows, figures = [], []
@@ -153,7 +153,7 @@ def table_7_8(run: Run) -> Outcome:
             figures.append(
                 Figure(f"Figure 7.15, {name}, N = 10", "epsilon", "RMSE", by_epsilon, ticks=ticks, bars=True)
             )
-    return Outcome((SideBySide("Table 7.8, RMSE", ("data", "epsilon", "model", "N"), tuple(rows)),), tuple(figures))
+    return ItemOutcome((SideBySide("Table 7.8, RMSE", ("data", "epsilon", "model", "N"), tuple(rows)),), tuple(figures))
 
 
 @item(
@@ -165,7 +165,7 @@ def table_7_8(run: Run) -> Outcome:
     minutes=4,
     code=("tacit.PrivateCoupledFactorization",),
 )
-def figure_7_11(run: Run) -> Outcome:
+def figure_7_11(run: ItemRun) -> ItemOutcome:
     """Figure 7.11, page 114: N = 2; Model-2 of the tensors."""
     ticks, order = ("0.1", "1", "10", "NP"), EPSILONS[::-1]
     figures = []
@@ -180,4 +180,4 @@ def figure_7_11(run: Run) -> Outcome:
                 errors.append([_error(name, data, 2, epsilon, "Model-2") for epsilon in order])
         curves = (Curve.of("ours, user-level", range(4), errors),)
         figures.append(Figure(f"Figure 7.11, {name}, N = 2", "epsilon", "RMSE", curves, ticks=ticks, bars=True))
-    return Outcome(figures=tuple(figures))
+    return ItemOutcome(figures=tuple(figures))

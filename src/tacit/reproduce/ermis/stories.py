@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from tacit import CoupledFactorization, Relation
-from tacit.reproduce.catalogue import Run, item
+from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.datasets.tensors import Tags
 from tacit.reproduce.ermis.links import bayes_rows
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 
 Cells = NDArray[np.int64]
 COSTS = {"EUC": "euclid", "KL": "kl", "IS": "itakura-saito"}
@@ -81,7 +81,7 @@ def _few(data: Tags, users: int) -> Tags:
 
 
 def _scores(
-    run: Run,
+    run: ItemRun,
     task: str,
     model: str,
     divergence: str | float,
@@ -156,7 +156,7 @@ def precision_at(users: Cells, scores: NDArray[np.float64], links: NDArray[np.fl
     code=("tacit.CoupledFactorization",),
     covers=("table-6.3", "table-6.4"),
 )
-def tables_6_3_and_6_4(run: Run) -> Outcome:
+def tables_6_3_and_6_4(run: ItemRun) -> ItemOutcome:
     """Tables 6.3 and 6.4, pages 90 and 91: coupled models; P@10 of CP."""
     areas, precisions = [], []
     for (cost, task), printed in run.each(tuple(TABLE_6_3.items())):
@@ -168,7 +168,7 @@ def tables_6_3_and_6_4(run: Run) -> Outcome:
             if model == "CP":
                 paper = TABLE_6_4[cost, task][place // 2]
                 precisions.append(Row(label, paper, tuple(precision for _, precision in scores), None, STANDS_IN, 4))
-    return Outcome(
+    return ItemOutcome(
         (
             SideBySide("Table 6.3, AUC", ("task", "cost", "hidden", "model"), tuple(areas)),
             SideBySide("Table 6.4, P@10 (GCTF, CP)", ("task", "cost", "hidden"), tuple(precisions)),
@@ -186,14 +186,14 @@ def tables_6_3_and_6_4(run: Run) -> Outcome:
     minutes=5,
     code=("tacit.CoupledFactorization",),
 )
-def figure_6_5(run: Run) -> Outcome:
+def figure_6_5(run: ItemRun) -> ItemOutcome:
     """Figure 6.5, page 91: coupled CP, 90% hidden, p = 0 (Euclid), 1 (KL), 2 (Itakura-Saito) and between."""
     powers = run.pick((0.0, 0.5, 1.0, 1.5, 2.0), (0.5, 2.0))
     curves = []
     for task in run.each(TASKS):
         areas = [[_scores(run, task, "CP", power, 0.9, seed)[0] for power in powers] for seed in run.seeds]
         curves.append(Curve.of(f"{task} prediction", powers, areas))
-    return Outcome(figures=(Figure("Figure 6.5, coupled CP, 90% hidden", "p", "AUC", tuple(curves)),))
+    return ItemOutcome(figures=(Figure("Figure 6.5, coupled CP, 90% hidden", "p", "AUC", tuple(curves)),))
 
 
 @item(
@@ -205,7 +205,7 @@ def figure_6_5(run: Run) -> Outcome:
     minutes=12,
     code=("tacit.CoupledFactorization",),
 )
-def table_6_5(run: Run) -> Outcome:
+def table_6_5(run: ItemRun) -> ItemOutcome:
     """Table 6.5, page 94."""
     rows = bayes_rows(run)
     for (task, kind, algorithm), printed in run.each(tuple(TABLE_6_5.items())):
@@ -220,4 +220,4 @@ def table_6_5(run: Run) -> Outcome:
             each = (time.perf_counter() - began) / len(areas)
             label = (f"Digg, {task}", kind, algorithm, f"{missing:.0%}", "AUC")
             rows.append(Row(label, paper, tuple(areas), None, f"{STANDS_IN} {each:.1f} s a fit.", 3))
-    return Outcome((SideBySide("Table 6.5", ("data", "model", "inference", "hidden", "measure"), tuple(rows)),))
+    return ItemOutcome((SideBySide("Table 6.5", ("data", "model", "inference", "hidden", "measure"), tuple(rows)),))

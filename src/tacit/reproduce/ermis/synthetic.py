@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tacit import PrivateCoupledFactorization, Relation
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide, same_order
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide, same_order
 
 RANK, DELTA, CLIP, RATE, EPOCHS = 5, 1e-3, 2.0, 0.02, 6
 """K, delta, G, the sampling ratio and E of section 7.2.1."""
@@ -49,7 +49,7 @@ OTHER_SCALE = "Other data and another sum: compare the order only."
 Made = tuple[list[list[Relation]], np.ndarray, np.ndarray]
 
 
-def make(run: Run, seed: int, n_sites: int) -> Made:
+def make(run: ItemRun, seed: int, n_sites: int) -> Made:
     """Return the sites' relations, and the first site's held-out cells and values (section 4.2.1, precision 1)."""
     draw = np.random.default_rng(seed)
     rows, columns = run.pick((100, 50), (15, 10))
@@ -103,7 +103,7 @@ def score(
     return float(np.mean(-0.5 * (truth - predicted) ** 2 - 0.5 * math.log(2 * math.pi)))
 
 
-def _epochs(run: Run) -> float:
+def _epochs(run: ItemRun) -> float:
     return run.pick(float(EPOCHS), 0.2)
 
 
@@ -115,7 +115,7 @@ def _epochs(run: Run) -> float:
     minutes=6,
     code=("tacit.PrivateCoupledFactorization",),
 )
-def figure_7_8(run: Run) -> Outcome:
+def figure_7_8(run: ItemRun) -> ItemOutcome:
     """Figure 7.8, page 108: one parameter at a time, epsilon 1, user-level."""
     few = 2 if run.quick else None
     panels: dict[str, tuple[tuple[float, ...], str]] = {
@@ -151,7 +151,7 @@ def figure_7_8(run: Run) -> Outcome:
                 log_x=name in ("rate", "delta"),
             )
         )
-    return Outcome(figures=tuple(figures))
+    return ItemOutcome(figures=tuple(figures))
 
 
 @item(
@@ -162,7 +162,7 @@ def figure_7_8(run: Run) -> Outcome:
     minutes=1,
     code=("tacit.PrivateCoupledFactorization",),
 )
-def table_7_4(run: Run) -> Outcome:
+def table_7_4(run: ItemRun) -> ItemOutcome:
     """Table 7.4, page 110: tacit's gradients have a fixed prior, so ours is the same in all rows."""
     made = [make(run, seed, 2) for seed in run.seeds]
     epsilons = (math.inf, 10.0, 1.0, 0.1)
@@ -184,7 +184,7 @@ def table_7_4(run: Run) -> Outcome:
     ]
     caption = "Table 7.4: log-likelihood; the paper's in 1e5, ours the mean of a held-out cell"
     table = SideBySide(caption, ("hyperparameters", "epsilon"), tuple(rows))
-    return Outcome((table,), verdicts=same_order(rows))
+    return ItemOutcome((table,), verdicts=same_order(rows))
 
 
 @item(
@@ -196,7 +196,7 @@ def table_7_4(run: Run) -> Outcome:
     code=("tacit.PrivateCoupledFactorization",),
     covers=("table-7.5", "figure-7.9", "figure-7.10"),
 )
-def table_7_5(run: Run) -> Outcome:
+def table_7_5(run: ItemRun) -> ItemOutcome:
     """Table 7.5 and Figures 7.9 and 7.10, pages 111 to 113."""
     numbers = run.pick(SITES, (1, 2))
     rows, lines = [], {}
@@ -234,4 +234,4 @@ def table_7_5(run: Run) -> Outcome:
     if by_budget:
         figures.append(Figure("Figure 7.9b: CTF-zCDP (user-level) by epsilon", "sites N", y, by_budget))
     table = SideBySide(caption, ("method", "epsilon", "N"), tuple(rows))
-    return Outcome((table,), tuple(figures), verdicts=same_order(rows))
+    return ItemOutcome((table,), tuple(figures), verdicts=same_order(rows))

@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit.privacy.calibration import gaussian_epsilon
 from tacit.privacy.published import dwork_roth_noise_multiplier
-from tacit.reproduce.catalogue import Run, item
+from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.mugdho_imtiaz.setting import (
     ALGORITHM,
     DELTA,
@@ -23,7 +23,7 @@ from tacit.reproduce.mugdho_imtiaz.setting import (
     published,
     repaired,
 )
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 
 BUDGETS = (0.15, 0.25, 0.4, 0.5, 0.8)
 """Epsilon of one iteration; the text names 0.15, 0.4 and 0.5 (pages 14 and 15)."""
@@ -43,7 +43,7 @@ USERS = 800
     code=(*ALGORITHM, "tacit.PrivateRecommender"),
     covers=tuple(f"figure-{number}" for number in range(1, 7)),
 )
-def figures_1_6(run: Run) -> Outcome:
+def figures_1_6(run: ItemRun) -> ItemOutcome:
     """The learning curves, and their ends against the overall epsilon of eq. 9."""
     rounds = run.pick(80, 4)
     budgets = run.pick(BUDGETS, BUDGETS[:2])
@@ -104,7 +104,7 @@ def figures_1_6(run: Run) -> Outcome:
         "one of the released user profiles. The repaired method adds noise to both and starts from a public draw.",
         NO_NUMBERS,
     ]
-    return Outcome((table,), (*learning, *trade), verdicts=tuple(verdicts))
+    return ItemOutcome((table,), (*learning, *trade), verdicts=tuple(verdicts))
 
 
 def _end(fits: list[Fit]) -> float:

@@ -14,7 +14,7 @@ from tacit.errors import Undisclosed
 from tacit.factor.ratings.mugdho_imtiaz import MugdhoImtiazSettings
 from tacit.factor.ratings.private import PrivateRecommender
 from tacit.privacy.published import mugdho_epsilon
-from tacit.reproduce.catalogue import Run
+from tacit.reproduce.catalogue import ItemRun
 from tacit.reproduce.datasets.ratings import RatingTriples
 
 SETS = {"movielens-1m": "MovieLens 1M", "netflix-slice": "Netflix", "anime-slice": "AnimeReco"}
@@ -42,7 +42,7 @@ class Data(Undisclosed):
     rating_range: tuple[int, int]
 
 
-def prepared(run: Run, name: str, users: int | None = None) -> Data:
+def prepared(run: ItemRun, name: str, users: int | None = None) -> Data:
     """Return the ratings of at most `users` users, drawn at random, divided."""
     rated: RatingTriples = run.data[name]
     draw = np.random.default_rng(run.seed)

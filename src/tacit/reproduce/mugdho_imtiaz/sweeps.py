@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tacit.reproduce.catalogue import Run, item
+from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.mugdho_imtiaz.setting import (
     ALGORITHM,
     NO_NUMBERS,
@@ -19,7 +19,7 @@ from tacit.reproduce.mugdho_imtiaz.setting import (
     prepared,
     published,
 )
-from tacit.reproduce.outcome import Curve, Figure, Outcome
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome
 
 BUDGETS = (0.25, 0.5, 0.8)
 """Epsilon of one iteration; three of the five of Figures 1 to 6, for time."""
@@ -36,7 +36,7 @@ USERS = 150
 Sweep = dict[float, list[list[Fit]]]
 
 
-def swept(run: Run, values: Sequence[float], fit: Callable[[float, float, int], Fit]) -> Sweep:
+def swept(run: ItemRun, values: Sequence[float], fit: Callable[[float, float, int], Fit]) -> Sweep:
     """Fit every value for every budget, inf included, and every seed."""
     budgets = (math.inf, *run.pick(BUDGETS, BUDGETS[:1]))
     return {budget: [[fit(value, budget, seed) for seed in run.seeds] for value in values] for budget in budgets}
@@ -94,7 +94,7 @@ def drawn(
     code=ALGORITHM,
     covers=tuple(f"figure-{number}" for number in range(7, 19)),
 )
-def figures_7_18(run: Run) -> Outcome:
+def figures_7_18(run: ItemRun) -> ItemOutcome:
     """The dimension of the profiles."""
     values, rounds = run.pick(DIMENSIONS, (2, 4)), run.pick(100, 4)
     figures: list[Figure] = []
@@ -128,7 +128,7 @@ def figures_7_18(run: Run) -> Outcome:
                 f"{data.title}: no fit converges within {rounds} iterations, so the overall epsilon does not depend on n here; "
                 "in the paper it follows the number of iterations until convergence."
             )
-    return Outcome(figures=tuple(figures), verdicts=(*verdicts, NO_NUMBERS))
+    return ItemOutcome(figures=tuple(figures), verdicts=(*verdicts, NO_NUMBERS))
 
 
 @item(
@@ -141,7 +141,7 @@ def figures_7_18(run: Run) -> Outcome:
     code=ALGORITHM,
     covers=tuple(f"figure-{number}" for number in range(19, 28)),
 )
-def figures_19_27(run: Run) -> Outcome:
+def figures_19_27(run: ItemRun) -> ItemOutcome:
     """The step size."""
     values, rounds = run.pick(STEPS, (0.0005, 0.002)), run.pick(100, 4)
     figures: list[Figure] = []
@@ -160,4 +160,4 @@ def figures_19_27(run: Run) -> Outcome:
             f"{data.title}: at {label(middle)} the fit stops after {', '.join(map(str, steps))} iterations for mu = "
             f"{', '.join(f'{value:g}' for value in values)}; the overall epsilon follows their number, as the paper says."
         )
-    return Outcome(figures=tuple(figures), verdicts=(*verdicts, NO_NUMBERS))
+    return ItemOutcome(figures=tuple(figures), verdicts=(*verdicts, NO_NUMBERS))

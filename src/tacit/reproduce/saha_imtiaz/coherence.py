@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tacit.factor.nmf.estimator import NMF
 from tacit.measure import match_topics, top_words, topic_coherence
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide, WordList, Words
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide, WordList, WordLists
 from tacit.reproduce.saha_imtiaz.setting import ALGORITHM, Case, published, texts
 
 PAPER = {
@@ -65,7 +65,7 @@ def embedded_coherence(T: NDArray[np.float64], vectors: NDArray[np.float64]) -> 
     minutes=5,
     code=(*ALGORITHM, "tacit.measure.topic_coherence"),
 )
-def table_3(run: Run) -> Outcome:
+def table_3(run: ItemRun) -> ItemOutcome:
     """Coherence of the private topics by epsilon of one iteration."""
     rows = []
     for name, make in run.each([pair for pair in texts(run).items() if pair[0] in PAPER]):
@@ -95,7 +95,9 @@ def table_3(run: Run) -> Outcome:
                     remark="Measured on the documents themselves.",
                 ),
             ]
-    return Outcome((SideBySide("Mean coherence of the topics' 10 words", ("data", "budget", "measure"), tuple(rows)),))
+    return ItemOutcome(
+        (SideBySide("Mean coherence of the topics' 10 words", ("data", "budget", "measure"), tuple(rows)),)
+    )
 
 
 def topic_words(case: Case, rounds: int, budget: float, seed: int, n: int) -> tuple[WordList, ...]:
@@ -121,15 +123,15 @@ def topic_words(case: Case, rounds: int, budget: float, seed: int, n: int) -> tu
     minutes=2,
     code=(*ALGORITHM, "tacit.measure.match_topics"),
 )
-def figure_4(run: Run) -> Outcome:
+def figure_4(run: ItemRun) -> ItemOutcome:
     """Words of the topics of two data sets."""
     shown = []
     for name, make in run.each([pair for pair in texts(run).items() if pair[0] in PAPER]):
         del name
         case = make()
         caption = f"{case.title}: words of the topics, epsilon_i = 0.5, delta = 1e-5"
-        shown.append(Words(caption, topic_words(case, run.pick(30, 2), 0.5, run.seed, 6)))
-    return Outcome(words=tuple(shown))
+        shown.append(WordLists(caption, topic_words(case, run.pick(30, 2), 0.5, run.seed, 6)))
+    return ItemOutcome(words=tuple(shown))
 
 
 @item(
@@ -141,12 +143,12 @@ def figure_4(run: Run) -> Outcome:
     minutes=1,
     code=("tacit.NMF", "tacit.measure.top_words"),
 )
-def figure_9(run: Run) -> Outcome:
+def figure_9(run: ItemRun) -> ItemOutcome:
     """Words of eight topics, without privacy."""
     case = texts(run)["guardian"]()
     T = NMF(case.rank, max_iter=run.pick(100, 3), random_state=run.seed).fit(case.X).components_
     lists = tuple(WordList(f"topic {place + 1}", tuple(top)) for place, top in enumerate(top_words(T, case.terms, 10)))
-    return Outcome(words=(Words("The ten words of largest weight in each topic", lists),))
+    return ItemOutcome(words=(WordLists("The ten words of largest weight in each topic", lists),))
 
 
 @item(
@@ -158,7 +160,7 @@ def figure_9(run: Run) -> Outcome:
     minutes=3,
     code=("tacit.NMF", "tacit.measure.topic_coherence", "tacit.factor.nmf.choose_rank.choose_rank"),
 )
-def figure_10(run: Run) -> Outcome:
+def figure_10(run: ItemRun) -> ItemOutcome:
     """The paper chooses K = 8 at the maximum."""
     case = texts(run)["guardian"]()
     ranks = run.pick(tuple(range(4, 17)), (3, 4))
@@ -172,7 +174,7 @@ def figure_10(run: Run) -> Outcome:
         coherences["word vectors"].append([embedded_coherence(T, vectors) for T in fits])
         coherences["c_npmi"].append([float(topic_coherence(T, case.counts).mean()) for T in fits])
     best = {name: ranks[int(np.argmax(np.mean(values, axis=1)))] for name, values in coherences.items()}
-    return Outcome(
+    return ItemOutcome(
         figures=(
             Figure(
                 "Mean coherence by number of topics",

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tacit.factor.nmf.private import PrivateNMF
 from tacit.privacy.calibration import gaussian_epsilon
 from tacit.privacy.published import dwork_roth_noise_multiplier
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome
 from tacit.reproduce.saha_imtiaz.setting import (
     ALGORITHM,
     DELTA,
@@ -30,7 +30,7 @@ BUDGETS = (0.3, 0.5, 0.7, 0.999)
 """Epsilon of one iteration; those of Table 3 and Table 4."""
 
 
-def learning(run: Run, cases: Mapping[str, Callable[[], Case]], numbers: Sequence[str]) -> Outcome:
+def learning(run: ItemRun, cases: Mapping[str, Callable[[], Case]], numbers: Sequence[str]) -> ItemOutcome:
     """Draw, for each data set, the objective by iteration (a), and the last objective and the overall epsilon (b)."""
     rounds, every = run.pick((40, 5), (4, 1))
     budgets = run.pick(BUDGETS, BUDGETS[:2])
@@ -92,7 +92,7 @@ def learning(run: Run, cases: Mapping[str, Callable[[], Case]], numbers: Sequenc
         "without noise: the small gap of the paper is then the work of the start, and the overall epsilon does not cover it."
     )
     verdicts.append("The figures of the paper have no printed numbers; axes and quantities are those of the paper.")
-    return Outcome(figures=tuple(figures), verdicts=tuple(verdicts))
+    return ItemOutcome(figures=tuple(figures), verdicts=tuple(verdicts))
 
 
 def tight(budget: float, rounds: int) -> float:
@@ -118,7 +118,7 @@ def repaired_dictionary(case: Case, total: float, seed: int, outliers: float | N
     code=ALGORITHM,
     covers=("figure-2", "figure-3"),
 )
-def figures_2_3(run: Run) -> Outcome:
+def figures_2_3(run: ItemRun) -> ItemOutcome:
     """Figures 2 and 3."""
     return learning(run, texts(run), ("Figure 2", "Figure 3"))
 
@@ -133,6 +133,6 @@ def figures_2_3(run: Run) -> Outcome:
     code=ALGORITHM,
     covers=("figure-5", "figure-6"),
 )
-def figures_5_6(run: Run) -> Outcome:
+def figures_5_6(run: ItemRun) -> ItemOutcome:
     """Figures 5 and 6."""
     return learning(run, faces(run), ("Figure 5", "Figure 6"))

@@ -10,8 +10,8 @@ import numpy as np
 from tacit.data import contaminate
 from tacit.factor.nmf.estimator import NMF
 from tacit.privacy.published import dwork_roth_noise_multiplier
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Outcome, PictureRow, Pictures, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import ItemOutcome, PictureGrid, PictureRow, Row, SideBySide
 from tacit.reproduce.saha_imtiaz.curves import repaired_dictionary, tight
 from tacit.reproduce.saha_imtiaz.setting import ALGORITHM, DELTA, Case, face_case, objective, published, unit_rows
 
@@ -32,7 +32,7 @@ THRESHOLD = 0.02
     minutes=2,
     code=(*ALGORITHM, "tacit.NMF"),
 )
-def figure_7(run: Run) -> Outcome:
+def figure_7(run: ItemRun) -> ItemOutcome:
     """Dictionaries of CBCL."""
     case = face_case("CBCL", "cbcl", 50, run)
     rounds = run.pick(40, 3)
@@ -45,7 +45,7 @@ def figure_7(run: Run) -> Outcome:
         f"PrivateNMF, epsilon {tight(BUDGET, rounds):.1f}": repaired_dictionary(case, tight(BUDGET, rounds), run.seed),
     }
     rows = tuple(PictureRow.of(name, T[:SHOWN], case.shape) for name, T in fits.items())
-    return Outcome(pictures=(Pictures("The first parts of each dictionary", rows),))
+    return ItemOutcome(pictures=(PictureGrid("The first parts of each dictionary", rows),))
 
 
 @item(
@@ -57,7 +57,7 @@ def figure_7(run: Run) -> Outcome:
     minutes=10,
     code=(*ALGORITHM, "tacit.NMF", "tacit.data.contaminate"),
 )
-def figure_8(run: Run) -> Outcome:
+def figure_8(run: ItemRun) -> ItemOutcome:
     """10% of the faces with 70% of their pixels disturbed by U[-1, 1] (page 9); error on the clean faces."""
     clean = face_case("Yale B", "yale-b", 38, run)
     faces = run.data["yale-b"].X
@@ -94,9 +94,9 @@ def figure_8(run: Run) -> Outcome:
     grid = tuple(PictureRow.of(name, shown, clean.shape) for name, shown in pictures.items())
     ratio = {budget: np.mean(errors["robust", budget]) / np.mean(errors["plain", budget]) for budget in budgets}
     noise = dwork_roth_noise_multiplier(BUDGET, DELTA)
-    return Outcome(
+    return ItemOutcome(
         tables=(table,),
-        pictures=(Pictures("Contaminated faces, and parts found by Algorithm 2 as printed", grid),),
+        pictures=(PictureGrid("Contaminated faces, and parts found by Algorithm 2 as printed", grid),),
         verdicts=(
             f"Setting outliers aside changes the error on clean faces by {ratio[math.inf] - 1:+.1%} without noise and by "
             f"{ratio[BUDGET] - 1:+.1%} with it. In Algorithm 2 as printed it doubles the noise of B (4/N instead of 2/N, "

@@ -18,9 +18,9 @@ from scipy.sparse import csr_array
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.nnls import solve_rows
 from tacit.factor.ratings.non_negative import RatingNMF
-from tacit.reproduce.catalogue import Run, item
+from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.datasets.ratings import RatingTriples
-from tacit.reproduce.outcome import Outcome, Row, SideBySide
+from tacit.reproduce.outcome import ItemOutcome, Row, SideBySide
 from tacit.reproduce.saha_imtiaz.curves import repaired_dictionary, tight
 from tacit.reproduce.saha_imtiaz.setting import ALGORITHM, Case, published, unit_rows
 
@@ -50,7 +50,7 @@ def rmse(X: Any, H: NDArray[np.float64], T: NDArray[np.float64]) -> float:
     minutes=6,
     code=(*ALGORITHM, "tacit.NMF", "tacit.RatingNMF"),
 )
-def table_4(run: Run) -> Outcome:
+def table_4(run: ItemRun) -> ItemOutcome:
     """Fit users x movies, with zeros for missing ratings, and measure the error of the same ratings."""
     rated: RatingTriples = run.data["movielens-1m"]
     stars = csr_array((rated.ratings, (rated.users, rated.items)), shape=rated.shape)
@@ -92,7 +92,7 @@ def table_4(run: Run) -> Outcome:
     zero = float(np.sqrt(X.shape[0] / X.nnz))
     rows.append(Row(("-", "0 for every rating"), None, (zero,), remark="What no model at all reaches on this scale."))
     scale = SideBySide("RMSE of ratings over the length of the user's ratings", ("budget", "method"), tuple(rows))
-    return Outcome((scale, in_stars(stars, run)))
+    return ItemOutcome((scale, in_stars(stars, run)))
 
 
 UNPROTECTED = (
@@ -101,7 +101,7 @@ UNPROTECTED = (
 REMARK = "The paper states neither K nor the number of iterations; converged fits of several K are below."
 
 
-def in_stars(stars: Any, run: Run) -> SideBySide:
+def in_stars(stars: Any, run: ItemRun) -> SideBySide:
     """The column DPNMF, in stars: a factorisation of the known ratings only, on held-out ratings too."""
     triples = stars.tocoo()
     held = np.random.default_rng(run.seed).random(stars.nnz) < 0.1

@@ -16,7 +16,7 @@ from tacit.factor.nmf.saha_imtiaz import SahaImtiazSettings, unit_ball
 from tacit.factor.nmf.start import nndsvd
 from tacit.measure import held_out_error
 from tacit.privacy.published import dwork_roth_noise_multiplier, saha_epsilon
-from tacit.reproduce.catalogue import Run
+from tacit.reproduce.catalogue import ItemRun
 from tacit.reproduce.datasets.texts import HEADLINES_EACH, Corpus, Headlines
 
 DELTA = 1e-5
@@ -45,7 +45,7 @@ def unit_rows(X: Any) -> Any:
     return normalize(X)
 
 
-def text_case(title: str, corpus: Corpus, rank: int, run: Run, *, share: int = 1) -> Case:
+def text_case(title: str, corpus: Corpus, rank: int, run: ItemRun, *, share: int = 1) -> Case:
     """Return the TF-IDF of a corpus; a random 1/`share` of the terms is used."""
     from sklearn.feature_extraction.text import TfidfTransformer
 
@@ -61,7 +61,7 @@ def text_case(title: str, corpus: Corpus, rank: int, run: Run, *, share: int = 1
     return Case(title, X, run.pick(rank, min(rank, 4)), terms=kept.terms, counts=kept.counts)
 
 
-def headline_case(headlines: Headlines, run: Run) -> Case:
+def headline_case(headlines: Headlines, run: ItemRun) -> Case:
     """Return 750 headlines of each category over the 93 most frequent terms."""
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -73,7 +73,7 @@ def headline_case(headlines: Headlines, run: Run) -> Case:
     return text_case("UCI news", Corpus(counts, tuple(counter.get_feature_names_out())), 4, run)
 
 
-def texts(run: Run) -> dict[str, Callable[[], Case]]:
+def texts(run: ItemRun) -> dict[str, Callable[[], Case]]:
     """Return the four text data sets (Table 2)."""
     return {
         "guardian": lambda: text_case("Guardian", run.data["guardian"], 8, run),
@@ -83,14 +83,14 @@ def texts(run: Run) -> dict[str, Callable[[], Case]]:
     }
 
 
-def face_case(title: str, name: str, rank: int, run: Run) -> Case:
+def face_case(title: str, name: str, rank: int, run: ItemRun) -> Case:
     """Return faces as rows."""
     faces = run.data[name]
     rows = np.random.default_rng(run.seed).permutation(len(faces.X))[: run.pick(len(faces.X), 120)]
     return Case(title, unit_rows(faces.X[rows]), run.pick(rank, 4), shape=faces.shape)
 
 
-def faces(run: Run) -> dict[str, Callable[[], Case]]:
+def faces(run: ItemRun) -> dict[str, Callable[[], Case]]:
     """Return the two face data sets (Table 2)."""
     return {
         "yale-b": lambda: face_case("Yale B", "yale-b", 38, run),

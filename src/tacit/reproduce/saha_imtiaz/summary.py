@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Outcome, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import ItemOutcome, Row, SideBySide
 from tacit.reproduce.saha_imtiaz.setting import faces, texts
 
 PAPER = {
@@ -26,7 +26,7 @@ PAPER = {
     minutes=0.5,
     code=("tacit.reproduce.saha_imtiaz.setting",),
 )
-def table_2(run: Run) -> Outcome:
+def table_2(run: ItemRun) -> ItemOutcome:
     """Sizes of what is used here."""
     rows = []
     for name, make in run.each(list({**texts(run), **faces(run)}.items())):
@@ -34,4 +34,4 @@ def table_2(run: Run) -> Outcome:
         for quantity, paper, ours in zip(("N", "D", "K"), PAPER[name], (*case.X.shape, case.rank), strict=True):
             remark = run.data.note(name) or "Documents without any of the terms are left out, and sizes are no result."
             rows.append(Row((case.title, quantity), paper, (float(ours),), decimals=0, remark=remark))
-    return Outcome((SideBySide("Samples, dimension, latent dimension", ("data", "size"), tuple(rows)),))
+    return ItemOutcome((SideBySide("Samples, dimension, latent dimension", ("data", "size"), tuple(rows)),))

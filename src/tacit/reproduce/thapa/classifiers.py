@@ -12,8 +12,8 @@ from tacit.errors import InvalidInputError
 from tacit.measure import classifier_scores
 from tacit.perturb import AdditiveNoise, CorrelationAware
 from tacit.perturb.methods.correlation_aware import label_correlations
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 from tacit.reproduce.thapa.data import CLASSIFIED, TITLES, Matrix, split
 
 ETA = 0.1
@@ -28,7 +28,7 @@ NOISE = "random perturbation"
 
 
 def _scores(
-    run: Run, name: str, classifier: str, form: str, seed: int, targets: Sequence[float]
+    run: ItemRun, name: str, classifier: str, form: str, seed: int, targets: Sequence[float]
 ) -> dict[str, NDArray[np.float64]]:
     """Return misclassification rate and AUC, by curve, with one row per distortion; NaN where a distortion is not reached."""
     train, y, test, truth = split(run, name, TEST, seed)
@@ -57,7 +57,7 @@ def _scores(
     return {label: np.array(values) for label, values in scores.items()}
 
 
-def _against_distortion(run: Run, classifier: str, caption: str, *, form: str = "class") -> Outcome:
+def _against_distortion(run: ItemRun, classifier: str, caption: str, *, form: str = "class") -> ItemOutcome:
     targets = run.pick(DISTORTIONS, (0.4,))
     figures, rows = [], []
     for name in run.each(run.pick(CLASSIFIED, CLASSIFIED[-1:])):
@@ -77,7 +77,7 @@ def _against_distortion(run: Run, classifier: str, caption: str, *, form: str = 
                 Row((TITLES[name], label), None, tuple(values), None, "The thesis draws curves without numbers.", 3)
             )
     table = SideBySide(f"{caption}: AUC at VD {at:g}", ("data", "method"), tuple(rows))
-    return Outcome((table,), tuple(figures))
+    return ItemOutcome((table,), tuple(figures))
 
 
 @item(
@@ -89,7 +89,7 @@ def _against_distortion(run: Run, classifier: str, caption: str, *, form: str = 
     minutes=2,
     code=("tacit.perturb.CorrelationAware", "tacit.measure.classifier_scores"),
 )
-def figure_5_9(run: Run) -> Outcome:
+def figure_5_9(run: ItemRun) -> ItemOutcome:
     """Figure 5.9, page 79."""
     return _against_distortion(run, "logistic", "Figure 5.9")
 
@@ -103,7 +103,7 @@ def figure_5_9(run: Run) -> Outcome:
     minutes=2,
     code=("tacit.perturb.CorrelationAware", "tacit.measure.classifier_scores"),
 )
-def figure_5_16(run: Run) -> Outcome:
+def figure_5_16(run: ItemRun) -> ItemOutcome:
     """Figure 5.16, page 82."""
     return _against_distortion(run, "logistic-l1", "Figure 5.16")
 
@@ -117,7 +117,7 @@ def figure_5_16(run: Run) -> Outcome:
     minutes=1,
     code=("tacit.perturb.CorrelationAware", "tacit.measure.classifier_scores"),
 )
-def figure_5_17(run: Run) -> Outcome:
+def figure_5_17(run: ItemRun) -> ItemOutcome:
     """Figure 5.17, page 84."""
     return _against_distortion(run, "naive-bayes", "Figure 5.17")
 
@@ -131,7 +131,7 @@ def figure_5_17(run: Run) -> Outcome:
     minutes=3,
     code=("tacit.perturb.CorrelationAware", "tacit.measure.classifier_scores"),
 )
-def figure_6_2(run: Run) -> Outcome:
+def figure_6_2(run: ItemRun) -> ItemOutcome:
     """Figure 6.2, page 88: means of leaves instead of means of classes."""
     return _against_distortion(run, "tree", "Figure 6.2", form="leaf")
 
@@ -146,7 +146,7 @@ def figure_6_2(run: Run) -> Outcome:
     code=("tacit.perturb.CorrelationAware",),
     covers=("figure-5.10", "figure-5.11", "figure-5.12", "figure-5.14", "figure-5.15"),
 )
-def figures_5_14_and_5_15(run: Run) -> Outcome:
+def figures_5_14_and_5_15(run: ItemRun) -> ItemOutcome:
     """Figures 5.10 to 5.15, pages 80 and 81: min, max and sum of |beta_i|; sum of the correlations of columns above eta."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
@@ -184,7 +184,7 @@ def figures_5_14_and_5_15(run: Run) -> Outcome:
         )
         both = (of["CAP"], of["random perturbation"])
         figures.append(Figure(f"Figure 5.15, {TITLES[name]}", "VD", "sum of correlations between predictors", both))
-    return Outcome(figures=tuple(figures))
+    return ItemOutcome(figures=tuple(figures))
 
 
 @item(
@@ -196,7 +196,7 @@ def figures_5_14_and_5_15(run: Run) -> Outcome:
     code=("tacit.perturb.CorrelationAware",),
     covers=("figure-5.3", "figure-5.4", "figure-5.5", "figure-5.6", "figure-5.8"),
 )
-def figures_5_3_to_5_8(run: Run) -> Outcome:
+def figures_5_3_to_5_8(run: ItemRun) -> ItemOutcome:
     """Figures 5.3 to 5.8, pages 72 to 74."""
     y = np.array([0, 0, 1, 1])
     examples = (
@@ -227,7 +227,7 @@ def figures_5_3_to_5_8(run: Run) -> Outcome:
             curves.append(
                 Curve(f"{label}, class {code}", tuple(((bins[:-1] + bins[1:]) / 2).tolist()), tuple(map(float, counts)))
             )
-    return Outcome(
+    return ItemOutcome(
         (SideBySide("Figures 5.3 to 5.6: correlation of an attribute with its class", ("figure",), rows),),
         (Figure("Figure 5.8: two normal classes before and after CAP", "value", "rows", tuple(curves)),),
     )

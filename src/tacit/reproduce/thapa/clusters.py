@@ -13,8 +13,8 @@ from tacit.errors import InvalidInputError
 from tacit.measure import clustering_accuracy, rank_maintenance, rank_position, value_difference
 from tacit.measure.clusters import cluster_labels, label_agreement
 from tacit.perturb import AdditiveNoise, CompressedNMF, ConstrainedNMF, NMFRelease, TruncatedSVDRelease
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 from tacit.reproduce.thapa import multiplicative
 from tacit.reproduce.thapa.data import Matrix, numbers
 
@@ -27,7 +27,7 @@ BETA = 0.5
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedClusters:
     """One line of Table 4.1 or 4.2: value difference, rank position, rank maintenance, accuracy in percent."""
 
     level: int
@@ -39,32 +39,32 @@ class Printed:
 
 
 TABLE_4_1 = (
-    Printed(1, "RD", 0.140404, 254.925303, 0.005215, 76.177658),
-    Printed(1, "ND", 0.128468, 166.087315, 0.016487, 90.24226),
-    Printed(1, "SVD", 0.146576, 287.686575, 0.004038, 64.872140),
-    Printed(1, "NMF", 0.148205, 291.939435, 0.002608, 60.632571),
-    Printed(1, "CNMF", 0.138215, 345.782301, 0.002608, 99.865410),
-    Printed(1, "SCNMF", 0.138496, 347.839166, 0.002187, 99.865410),
-    Printed(1, "ComNMF", 0.140179, 315.110027, 0.006393, 100.00),
-    Printed(2, "RD", 0.170296, 266.961642, 0.004206, 72.274563),
-    Printed(2, "ND", 0.164019, 172.601615, 0.013627, 87.146703),
-    Printed(2, "SVD", 0.182865, 342.139637, 0.002187, 45.423957),
-    Printed(2, "NMF", 0.177955, 342.825370, 0.002019, 52.960969),
-    Printed(2, "CNMF", 0.191650, 352.731326, 0.001851, 88.963661),
-    Printed(2, "SCNMF", 0.191680, 352.373822, 0.001682, 89.703903),
-    Printed(2, "ComNMF", 0.180322, 352.660498, 0.001935, 90.57),
+    PrintedClusters(1, "RD", 0.140404, 254.925303, 0.005215, 76.177658),
+    PrintedClusters(1, "ND", 0.128468, 166.087315, 0.016487, 90.24226),
+    PrintedClusters(1, "SVD", 0.146576, 287.686575, 0.004038, 64.872140),
+    PrintedClusters(1, "NMF", 0.148205, 291.939435, 0.002608, 60.632571),
+    PrintedClusters(1, "CNMF", 0.138215, 345.782301, 0.002608, 99.865410),
+    PrintedClusters(1, "SCNMF", 0.138496, 347.839166, 0.002187, 99.865410),
+    PrintedClusters(1, "ComNMF", 0.140179, 315.110027, 0.006393, 100.00),
+    PrintedClusters(2, "RD", 0.170296, 266.961642, 0.004206, 72.274563),
+    PrintedClusters(2, "ND", 0.164019, 172.601615, 0.013627, 87.146703),
+    PrintedClusters(2, "SVD", 0.182865, 342.139637, 0.002187, 45.423957),
+    PrintedClusters(2, "NMF", 0.177955, 342.825370, 0.002019, 52.960969),
+    PrintedClusters(2, "CNMF", 0.191650, 352.731326, 0.001851, 88.963661),
+    PrintedClusters(2, "SCNMF", 0.191680, 352.373822, 0.001682, 89.703903),
+    PrintedClusters(2, "ComNMF", 0.180322, 352.660498, 0.001935, 90.57),
 )
 """Yeast, page 61."""
 TABLE_4_2 = (
-    Printed(1, "RD", 0.509603, 24.637981, 0.053205, 95.673077),
-    Printed(1, "ND", 0.500168, 24.524840, 0.054487, 96.153846),
-    Printed(1, "SVD", 0.333235, 51.879006, 0.008013, 98.076923),
-    Printed(1, "NMF", 0.333409, 51.900962, 0.007131, 97.596154),
-    Printed(1, "CNMF", 0.347916, 53.728205, 0.006330, 97.596154),
-    Printed(1, "SCNMF", 0.347916, 53.728205, 0.006330, 97.596154),
-    Printed(1, "ComNMF", 0.355190, 52.416667, 0.007853, 100.00),
-    Printed(2, "RD", 80.446735, 39.030288, 0.014423, 47.115385),
-    Printed(2, "ND", 65.882012, 41.075000, 0.013301, 78.365385),
+    PrintedClusters(1, "RD", 0.509603, 24.637981, 0.053205, 95.673077),
+    PrintedClusters(1, "ND", 0.500168, 24.524840, 0.054487, 96.153846),
+    PrintedClusters(1, "SVD", 0.333235, 51.879006, 0.008013, 98.076923),
+    PrintedClusters(1, "NMF", 0.333409, 51.900962, 0.007131, 97.596154),
+    PrintedClusters(1, "CNMF", 0.347916, 53.728205, 0.006330, 97.596154),
+    PrintedClusters(1, "SCNMF", 0.347916, 53.728205, 0.006330, 97.596154),
+    PrintedClusters(1, "ComNMF", 0.355190, 52.416667, 0.007853, 100.00),
+    PrintedClusters(2, "RD", 80.446735, 39.030288, 0.014423, 47.115385),
+    PrintedClusters(2, "ND", 65.882012, 41.075000, 0.013301, 78.365385),
 )
 """Sonar, page 62."""
 TABLE_4_3 = (
@@ -126,7 +126,7 @@ def _from_centroids(A: Matrix, released: Matrix, labels: NDArray[np.int32]) -> f
     return 100 * label_agreement(labels, after.labels_)
 
 
-def _noise_with_mean(A: Matrix, line: Printed, seed: int) -> Matrix:
+def _noise_with_mean(A: Matrix, line: PrintedClusters, seed: int) -> Matrix:
     """Return the rows with noise whose size gives the thesis's rank position, and whose mean makes up its distortion.
 
     A common shift distorts values and changes neither ranks nor clusters. The thesis does not state the mean of its noise.
@@ -151,7 +151,7 @@ def _of_rank(A: Matrix, target: float) -> Matrix:
     return released
 
 
-def _kept(run: Run, name: str, printed: tuple[Printed, ...], caption: str) -> Outcome:
+def _kept(run: ItemRun, name: str, printed: tuple[PrintedClusters, ...], caption: str) -> ItemOutcome:
     """Compare all lines of Table 4.1 or 4.2; k-means starts from common random rows, and from the original centroids."""
     A, n_clusters = numbers(run, name), CLUSTERS[name]
     if run.quick:
@@ -179,12 +179,12 @@ def _kept(run: Run, name: str, printed: tuple[Printed, ...], caption: str) -> Ou
                 remark = "Beyond what a converged factorisation can distort; Algorithm 3 as printed, stopped at this distortion."
         method = f"{line.method}, noise with a mean" if with_mean else line.method
         rows += _rows_of(A, line, method, tables, list(labels.values()), starts, run.seed, remark)
-    return Outcome((SideBySide(caption, ("level", "method", "measure"), tuple(rows)),))
+    return ItemOutcome((SideBySide(caption, ("level", "method", "measure"), tuple(rows)),))
 
 
 def _rows_of(
     A: Matrix,
-    line: Printed,
+    line: PrintedClusters,
     method: str,
     tables: list[Matrix],
     labels: list[NDArray[np.int32]],
@@ -225,7 +225,7 @@ def _rows_of(
     minutes=8,
     code=("tacit.perturb.ConstrainedNMF", "tacit.perturb.CompressedNMF", "tacit.measure.clustering_accuracy"),
 )
-def table_4_1(run: Run) -> Outcome:
+def table_4_1(run: ItemRun) -> ItemOutcome:
     """Table 4.1, page 61."""
     outcome = _kept(run, "yeast", TABLE_4_1, "Table 4.1, Yeast: 10 clusters")
     A = numbers(run, "yeast")[: run.pick(None, 300)]
@@ -234,7 +234,7 @@ def table_4_1(run: Run) -> Outcome:
         for seed in run.seeds
     ]
     agreement = np.mean([100 * label_agreement(*pair) for pair in pairs])
-    return Outcome(
+    return ItemOutcome(
         outcome.tables,
         verdicts=(
             f"Two runs of k-means on the same table agree on {agreement:.0f}% of the rows: the accuracy of a release depends on "
@@ -260,10 +260,10 @@ def table_4_1(run: Run) -> Outcome:
     minutes=1,
     code=("tacit.perturb.ConstrainedNMF", "tacit.perturb.CompressedNMF", "tacit.measure.clustering_accuracy"),
 )
-def table_4_2(run: Run) -> Outcome:
+def table_4_2(run: ItemRun) -> ItemOutcome:
     """Table 4.2, page 62."""
     outcome = _kept(run, "sonar", TABLE_4_2, "Table 4.2, Sonar: 2 clusters")
-    return Outcome(
+    return ItemOutcome(
         outcome.tables,
         verdicts=(
             "Truncated SVD of rank 2 on the rows as they are has the thesis's VD and RP, and its accuracy if k-means is "
@@ -275,7 +275,7 @@ def table_4_2(run: Run) -> Outcome:
     )
 
 
-def _sparsified(run: Run) -> list[list[list[tuple[float, float]]]]:
+def _sparsified(run: ItemRun) -> list[list[list[tuple[float, float]]]]:
     """Return, by line of Table 4.3 and threshold, the distortion and the accuracy of each repetition."""
     A = numbers(run, "yeast")[: run.pick(None, 200)]
     A = A[:, np.ptp(A, axis=0) > 0]
@@ -303,7 +303,7 @@ def _sparsified(run: Run) -> list[list[list[tuple[float, float]]]]:
     code=("tacit.perturb.ConstrainedNMF",),
     covers=("table-4.3", "figure-4.6"),
 )
-def table_4_3(run: Run) -> Outcome:
+def table_4_3(run: ItemRun) -> ItemOutcome:
     """Table 4.3 and Figure 4.6, page 63: Algorithm 3 as printed, stopped at the thesis's distortions."""
     measured = _sparsified(run)
     rows = []
@@ -326,7 +326,7 @@ def table_4_3(run: Run) -> Outcome:
         for place, threshold in enumerate(THRESHOLDS)
     )
     figure = Figure("Figure 4.6: accuracy against distortion", "VD", "accuracy (%)", curves)
-    return Outcome((SideBySide("Table 4.3, Yeast", ("VD", "threshold"), tuple(rows)),), (figure,))
+    return ItemOutcome((SideBySide("Table 4.3, Yeast", ("VD", "threshold"), tuple(rows)),), (figure,))
 
 
 @item(
@@ -338,7 +338,7 @@ def table_4_3(run: Run) -> Outcome:
     minutes=1,
     code=("tacit.perturb.ConstrainedNMF",),
 )
-def figure_4_5(run: Run) -> Outcome:
+def figure_4_5(run: ItemRun) -> ItemOutcome:
     """Figure 4.5, page 62: the updates stop when |A - HW|^2, equation (3.1), falls below a threshold."""
     A = numbers(run, "yeast")[: run.pick(None, 200)]
     A = A[:, np.ptp(A, axis=0) > 0]
@@ -353,7 +353,7 @@ def figure_4_5(run: Run) -> Outcome:
         ]
         objective, accuracy = zip(*sorted(points), strict=True)
         curves.append(Curve(f"start {seed}", objective, accuracy))
-    return Outcome(
+    return ItemOutcome(
         figures=(Figure("Figure 4.5, Yeast", "objective (3.1) at the stop", "accuracy (%)", tuple(curves), log_x=True),)
     )
 
@@ -368,7 +368,7 @@ def figure_4_5(run: Run) -> Outcome:
     code=("tacit.perturb.CompressedNMF",),
     covers=tuple(f"figure-4.{number}" for number in range(7, 18)),
 )
-def figures_4_7_to_4_17(run: Run) -> Outcome:
+def figures_4_7_to_4_17(run: ItemRun) -> ItemOutcome:
     """Figures 4.7 to 4.17, pages 64 to 66: the thesis draws points; here, the radius of the clusters, and two clouds."""
     A = numbers(run, "iris")
     betas = [round(0.1 * step, 1) for step in range(11)]
@@ -403,4 +403,4 @@ def figures_4_7_to_4_17(run: Run) -> Outcome:
             mine = released[labels == cluster][:, 2:]
             clouds.append(Curve(f"cluster {cluster + 1}", tuple(mine[:, 0].tolist()), tuple(mine[:, 1].tolist())))
         figures.append(Figure(caption, "petal length", "petal width", tuple(clouds), points=True))
-    return Outcome(figures=tuple(figures))
+    return ItemOutcome(figures=tuple(figures))

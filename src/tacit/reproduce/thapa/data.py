@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.reproduce.catalogue import Run
+from tacit.reproduce.catalogue import ItemRun
 
 Matrix = NDArray[np.float64]
 CLASSIFIED = ("spambase", "magic04", "winequality")
@@ -21,12 +21,12 @@ GOOD_WINE = 6
 """Quality from which a wine counts as good. The thesis has two classes of its 4,898 white wines, and does not say which."""
 
 
-def numbers(run: Run, name: str) -> Matrix:
+def numbers(run: ItemRun, name: str) -> Matrix:
     """Return the numeric attributes of a table."""
     return labelled(run, name)[0]
 
 
-def labelled(run: Run, name: str) -> tuple[Matrix, NDArray[np.int64]]:
+def labelled(run: ItemRun, name: str) -> tuple[Matrix, NDArray[np.int64]]:
     """Return the numeric attributes and the classes, as numbers."""
     frame = run.data[name]
     if name == "winequality":
@@ -40,7 +40,7 @@ def labelled(run: Run, name: str) -> tuple[Matrix, NDArray[np.int64]]:
 
 
 def split(
-    run: Run, name: str, fraction: float, seed: int, *, by_class: bool = False
+    run: ItemRun, name: str, fraction: float, seed: int, *, by_class: bool = False
 ) -> tuple[Matrix, NDArray[np.int64], Matrix, NDArray[np.int64]]:
     """Return training rows and classes, test rows and classes; `by_class` sorts by class, as most of the files are."""
     A, y = labelled(run, name)

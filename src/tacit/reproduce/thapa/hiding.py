@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from tacit.perturb import HideMembership
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 from tacit.reproduce.thapa import multiplicative
 from tacit.reproduce.thapa.data import TITLES, Matrix, numbers
 
@@ -28,7 +28,7 @@ CHECK_EVERY = 5
 """Iterations between two comparisons of clusters."""
 
 
-def _rows(run: Run, name: str, count: int, seed: int = 0) -> Matrix:
+def _rows(run: ItemRun, name: str, count: int, seed: int = 0) -> Matrix:
     A = numbers(run, name)
     chosen = A[np.random.default_rng(seed).permutation(len(A))[:count]]
     return chosen[:, np.ptp(chosen, axis=0) > 0]
@@ -88,7 +88,7 @@ class _Task:
     code=("tacit.perturb.HideMembership",),
     covers=("figure-3.1", "figure-3.2", "figure-3.3", "figure-3.4"),
 )
-def figures_3_1_to_3_4(run: Run) -> Outcome:
+def figures_3_1_to_3_4(run: ItemRun) -> ItemOutcome:
     """Figures 3.1 to 3.4, pages 45 and 46: alpha = beta = 0.5; as printed, from random starts."""
     counts, most = run.pick((1, 2, 5, 10, 15, 20, 25), (1, 5)), run.pick(300, 20)
     figures, rows = [], []
@@ -128,7 +128,7 @@ def figures_3_1_to_3_4(run: Run) -> Outcome:
     table = SideBySide(
         "Rows that can be moved (section 3.8.1: about 15 and beyond 25 on Iris)", ("data", "change"), tuple(rows)
     )
-    return Outcome(
+    return ItemOutcome(
         (table,),
         tuple(figures),
         verdicts=(
@@ -149,7 +149,7 @@ def figures_3_1_to_3_4(run: Run) -> Outcome:
     code=("tacit.perturb.HideMembership",),
     covers=("figure-3.5", "figure-3.6", "figure-3.7", "figure-3.8"),
 )
-def figures_3_5_to_3_8(run: Run) -> Outcome:
+def figures_3_5_to_3_8(run: ItemRun) -> ItemOutcome:
     """Figures 3.5 to 3.8, page 47: how often each class of Table 3.1 is the first that works, from alpha 0.9 and from 0.1."""
     runs, most = run.pick(20, 1), run.pick(100, 10)
     figures = []
@@ -177,7 +177,7 @@ def figures_3_5_to_3_8(run: Run) -> Outcome:
                 bars=True,
             )
         )
-    return Outcome(
+    return ItemOutcome(
         figures=tuple(figures),
         verdicts=(
             "In the thesis, runs with few rows to move converge near the weights at which they begin, and it does not say how "
@@ -200,7 +200,7 @@ def _wishes(rows: Matrix, n_clusters: int, count: int, seed: int) -> dict[int, A
     return named | {int(row): "anywhere else" for row in chosen[1::2]}
 
 
-def _changes(run: Run, name: str, figures: dict[int, int], caption: str) -> Outcome:
+def _changes(run: ItemRun, name: str, figures: dict[int, int], caption: str) -> ItemOutcome:
     rows = []
     for size in run.each(run.pick(tuple(figures), tuple(figures)[:1])):
         part = _rows(run, name, size)
@@ -224,7 +224,7 @@ def _changes(run: Run, name: str, figures: dict[int, int], caption: str) -> Outc
                     decimals=0,
                 )
             )
-    return Outcome((SideBySide(caption, ("rows", "asked", "number"), tuple(rows)),))
+    return ItemOutcome((SideBySide(caption, ("rows", "asked", "number"), tuple(rows)),))
 
 
 @item(
@@ -236,7 +236,7 @@ def _changes(run: Run, name: str, figures: dict[int, int], caption: str) -> Outc
     minutes=1,
     code=("tacit.perturb.HideMembership",),
 )
-def table_3_2(run: Run) -> Outcome:
+def table_3_2(run: ItemRun) -> ItemOutcome:
     """Table 3.2, page 48."""
     return _changes(run, "iris", TABLE_3_2, "Table 3.2: rows of Iris that change their cluster as wanted")
 
@@ -250,6 +250,6 @@ def table_3_2(run: Run) -> Outcome:
     minutes=6,
     code=("tacit.perturb.HideMembership",),
 )
-def table_3_3(run: Run) -> Outcome:
+def table_3_3(run: ItemRun) -> ItemOutcome:
     """Table 3.3, page 48."""
     return _changes(run, "yeast", TABLE_3_3, "Table 3.3: rows of Yeast that change their cluster as wanted")

@@ -7,8 +7,8 @@ from scipy.stats import ortho_group
 
 from tacit.measure import canonical_correlation, correlation_measure, neighbour_overlap, value_difference
 from tacit.perturb import AdditiveNoise
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 from tacit.reproduce.thapa.data import TITLES, Matrix, numbers
 
 FIGURE_7_6 = ("iris", "magic04", "spambase", "winequality")
@@ -23,7 +23,7 @@ SIZES = (5, 10, 15)
 """k of the three columns of Table 7.5."""
 
 
-def _rows(run: Run, name: str) -> Matrix:
+def _rows(run: ItemRun, name: str) -> Matrix:
     if name == "breast cancer":
         from sklearn.datasets import load_breast_cancer
 
@@ -49,7 +49,7 @@ def _rows(run: Run, name: str) -> Matrix:
     ),
     covers=("figure-7.2", "figure-7.3", "figure-7.4", "figure-7.5", "figure-7.6"),
 )
-def figure_7_6(run: Run) -> Outcome:
+def figure_7_6(run: ItemRun) -> ItemOutcome:
     """Figures 7.2 to 7.6, page 116: uniform noise; KnnM as a fraction of its neighbourhood."""
     levels = run.pick((0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0), (0.1, 0.5))
     figures = []
@@ -66,7 +66,7 @@ def figure_7_6(run: Run) -> Outcome:
         percent = tuple(100 * level for level in levels)
         drawn = tuple(Curve(label, percent, tuple(values), dashed=label == "VD") for label, values in curves.items())
         figures.append(Figure(f"Figure 7.6, {TITLES[name]}", "noise, % of the range", "measure", drawn))
-    return Outcome(figures=tuple(figures))
+    return ItemOutcome(figures=tuple(figures))
 
 
 @item(
@@ -78,7 +78,7 @@ def figure_7_6(run: Run) -> Outcome:
     minutes=0.2,
     code=("tacit.measure.correlation_measure", "tacit.measure.canonical_correlation"),
 )
-def table_7_4(run: Run) -> Outcome:
+def table_7_4(run: ItemRun) -> ItemOutcome:
     """Table 7.4, page 117: every column in another unit."""
     rows = []
     for name in run.each(("iris", "winequality", "spambase", "magic04")):
@@ -88,7 +88,7 @@ def table_7_4(run: Run) -> Outcome:
         for label, measure in (("CM", correlation_measure), ("CCA", canonical_correlation)):
             remark = "Each column multiplied by a power of ten and shifted."
             rows.append(Row((TITLES[name], label), 1.0, (measure(A, changed),), "higher", remark, 2))
-    return Outcome((SideBySide("Table 7.4: unit independence", ("data", "measure"), tuple(rows)),))
+    return ItemOutcome((SideBySide("Table 7.4: unit independence", ("data", "measure"), tuple(rows)),))
 
 
 @item(
@@ -101,7 +101,7 @@ def table_7_4(run: Run) -> Outcome:
     code=("tacit.measure.neighbour_overlap",),
     stand_in="scikit-learn's diagnostic breast cancer table (569 rows) for the thesis's WBC",
 )
-def table_7_5(run: Run) -> Outcome:
+def table_7_5(run: ItemRun) -> ItemOutcome:
     """Table 7.5, page 117: neighbours kept by a random rotation."""
     rows = []
     for name in run.each(tuple(TABLE_7_5)):
@@ -113,4 +113,4 @@ def table_7_5(run: Run) -> Outcome:
                 "A rotation by an exactly orthogonal matrix keeps all distances; the thesis's Gram-Schmidt does not."
             )
             rows.append(Row((TITLES.get(name, "WBC"), f"KnnM({k})"), printed, (ours,), "higher", remark, 6))
-    return Outcome((SideBySide("Table 7.5: rotation invariance", ("data", "measure"), tuple(rows)),))
+    return ItemOutcome((SideBySide("Table 7.5: rotation invariance", ("data", "measure"), tuple(rows)),))

@@ -24,7 +24,7 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Step(Undisclosed):
+class Iteration(Undisclosed):
     """The factors after an iteration; `number` counts from 1."""
 
     number: int
@@ -48,11 +48,11 @@ class Step(Undisclosed):
         return kept
 
 
-def steps(A: Matrix, C: Matrix, alpha: float, beta: float, most: int, seed: int) -> Iterator[Step]:
+def steps(A: Matrix, C: Matrix, alpha: float, beta: float, most: int, seed: int) -> Iterator[Iteration]:
     """Yield the factors of `A` with H near the memberships `C`, iteration by iteration."""
     draw = np.random.default_rng(seed)
     H, W = draw.random(C.shape), draw.random((C.shape[1], A.shape[1]))
     for number in range(1, most + 1):
         H = H * (alpha * A @ W.T + beta * C) / (alpha * H @ (W @ W.T) + beta * H + TINY)
         W = W * (H.T @ A) / (H.T @ H @ W + TINY)
-        yield Step(number, H, W)
+        yield Iteration(number, H, W)

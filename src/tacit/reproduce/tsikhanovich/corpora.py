@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from tacit.reproduce.catalogue import Run
+from tacit.reproduce.catalogue import ItemRun
 from tacit.reproduce.datasets.texts import Corpus
 
 CORPORA = {"20newsgroups": "20NG", "enron": "Enron", "reuters": "Reuters"}
 
 
-def weighted(run: Run, name: str, terms: int | None = None) -> tuple[Any, Any]:
+def weighted(run: ItemRun, name: str, terms: int | None = None) -> tuple[Any, Any]:
     """Return the TF-IDF of a corpus over its most frequent terms, and the counts; without empty documents and stemming."""
     from sklearn.feature_extraction.text import TfidfTransformer
 
@@ -28,7 +28,7 @@ def weighted(run: Run, name: str, terms: int | None = None) -> tuple[Any, Any]:
     return TfidfTransformer().fit_transform(counts).tocsr(), counts
 
 
-def rating_matrix(run: Run) -> Any:
+def rating_matrix(run: ItemRun) -> Any:
     """Return users x movies of MovieLens 1M."""
     rated = run.data["movielens-1m"]
     X = csr_array((rated.ratings, (rated.users, rated.items)), shape=rated.shape)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from tacit.factor.svd.estimator import SVD
 from tacit.factor.svd.private import PrivatePCA, PrivatePCR, PrivateSVD
 from tacit.factor.svd.regression import PrincipalComponentRegression
-from tacit.reproduce.catalogue import Run, item
+from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.datasets.regression import Regression
-from tacit.reproduce.outcome import Curve, Figure, Outcome
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome
 from tacit.reproduce.tsikhanovich.corpora import weighted
 
 SIZES = (0.005, 0.01, 0.03, 0.1, 0.333)
@@ -32,7 +32,7 @@ RANK, DELTA, EPSILONS = 20, 1e-5, (0.1, 1.0)
     minutes=8,
     code=("tacit.SVD", "tacit.PrincipalComponentRegression", "tacit.PrivateSVD", "tacit.PrivatePCR"),
 )
-def figure_5(run: Run) -> Outcome:
+def figure_5(run: ItemRun) -> ItemOutcome:
     """Percent by which components of all rows lower a held-out error, against those of a party's own rows."""
     figures, said = [], []
     panels: Mapping[str, Callable[[int], dict[str, list[float]]]] = {
@@ -59,10 +59,10 @@ def figure_5(run: Run) -> Outcome:
             f"{title}: the smallest party gains {plain:+.1f}% by joining and {noisy:+.1f}% with epsilon = {EPSILONS[0]:g} for "
             "each row of all parties together."
         )
-    return Outcome(figures=tuple(figures), verdicts=tuple(said))
+    return ItemOutcome(figures=tuple(figures), verdicts=tuple(said))
 
 
-def approximation(run: Run, X: Any, seed: int) -> dict[str, list[float]]:
+def approximation(run: ItemRun, X: Any, seed: int) -> dict[str, list[float]]:
     """Return the gains of low-rank approximation |X - X V V'|."""
     order = np.random.default_rng(seed).permutation(X.shape[0])
     test, train = X[order[: len(order) // 5]], X[order[len(order) // 5 :]]
@@ -87,7 +87,7 @@ def lost(rows: Any, components: NDArray[np.float64]) -> float:
     return float(np.sqrt(max(squares - float(np.sum((rows @ components.T) ** 2)), 0.0)))
 
 
-def regression(run: Run, data: Regression, seed: int, *, log_target: bool) -> dict[str, list[float]]:
+def regression(run: ItemRun, data: Regression, seed: int, *, log_target: bool) -> dict[str, list[float]]:
     """Return the gains of principal component regression; the columns are brought to [0, 1] by public ranges."""
     rows = np.random.default_rng(seed).permutation(len(data.y))[: run.pick(len(data.y), 400)]
     X, y = data.X[rows], (np.log(data.y[rows]) if log_target else data.y[rows])

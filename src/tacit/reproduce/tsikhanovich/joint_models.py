@@ -14,8 +14,8 @@ from tacit.factor.ratings.non_negative import RatingNMF
 from tacit.measure import held_out_error
 from tacit.privacy.calibration import gaussian_epsilon
 from tacit.privacy.published import dwork_roth_noise_multiplier
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome
 from tacit.reproduce.tsikhanovich.corpora import rating_matrix, weighted
 
 SIZES = (0.005, 0.01, 0.03, 0.1, 0.3)
@@ -46,14 +46,14 @@ def improvement(own: float, joint: float) -> float:
     code=("tacit.NMF", "tacit.RatingNMF", "tacit.factor.nmf.saha_imtiaz.rounds_program", "tacit.PrivateNMF"),
     covers=("figure-4a", "figure-4b", "figure-4c"),
 )
-def figure_4(run: Run) -> Outcome:
+def figure_4(run: ItemRun) -> ItemOutcome:
     """Joint fits give the same result as parties (tests/parties), so one fit of all rows stands for them."""
     X = weighted(run, "enron", 3000)[0]
     a, c, said = topic_gains(run, X)
-    return Outcome(figures=(a, rating_gains(run), c), verdicts=(said,))
+    return ItemOutcome(figures=(a, rating_gains(run), c), verdicts=(said,))
 
 
-def topic_gains(run: Run, X: Any) -> tuple[Figure, Figure, str]:
+def topic_gains(run: ItemRun, X: Any) -> tuple[Figure, Figure, str]:
     """Return 4a and 4c: error on held-out documents with the joint topics, against a party's own."""
     sizes, sweeps = run.pick(SIZES, (0.1, 0.3)), run.pick(30, 3)
     ranks = run.pick((7, 14, 28), (2,))
@@ -103,7 +103,7 @@ def topic_gains(run: Run, X: Any) -> tuple[Figure, Figure, str]:
     return a, c, said
 
 
-def rating_gains(run: Run) -> Figure:
+def rating_gains(run: ItemRun) -> Figure:
     """Return 4b: RMSE of a party's held-out ratings with the joint items, against its own model."""
     X = rating_matrix(run)
     sizes = run.pick((0.01, 0.03, 0.1, 0.3), (0.3,))
@@ -135,7 +135,7 @@ def rating_gains(run: Run) -> Figure:
     return Figure(caption, "party size (fraction)", "RMSE lower than alone (%)", tuple(lines), log_x=True)
 
 
-def _ratings(run: Run, rank: int, sweeps: int, triples: Any, mask: NDArray[np.bool_]) -> RatingNMF:
+def _ratings(run: ItemRun, rank: int, sweeps: int, triples: Any, mask: NDArray[np.bool_]) -> RatingNMF:
     model = RatingNMF(rank, sweeps=sweeps, rating_range=(1, 5), random_state=run.seed)
     return model.fit(triples.row[mask], triples.col[mask], triples.data[mask])
 

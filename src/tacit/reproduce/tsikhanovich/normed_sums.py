@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tacit.channel import Clear, NormedSum, Program
-from tacit.channel import Outcome as Finished
+from tacit.channel import Clear, NormedSum, Outcome, Program
 from tacit.channel import run as run_program
 from tacit.parties import run_local
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Outcome, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import ItemOutcome, Row, SideBySide
 
 PAPER = {
     **{(2, 100): 1.4, (2, 1000): 11.5, (2, 10_000): 113.9},
@@ -42,7 +41,7 @@ class Directions:
             began = time.perf_counter()
             yield NormedSum(x=term)
             self.seconds_.append(time.perf_counter() - began)
-        return Finished({})
+        return Outcome({})
 
 
 @item(
@@ -53,7 +52,7 @@ class Directions:
     minutes=6,
     code=("tacit.channel.directions.summer.NormalisedSummer", "tacit.channel.NormedSum", "tacit.parties.run_local"),
 )
-def table_3(run: Run) -> Outcome:
+def table_3(run: ItemRun) -> ItemOutcome:
     """M parties on this machine, each a process; all but one may collude, as in the paper."""
     rows = []
     for parties, size in run.each(run.pick(list(PAPER), [(2, 100)])):
@@ -66,4 +65,4 @@ def table_3(run: Run) -> Outcome:
         )
         rows.append(Row((str(parties), f"{size:,}"), PAPER[parties, size], tuple(seconds), "lower", remark, decimals=2))
     caption = "Seconds of one normalised sum, hidden from all but one"
-    return Outcome((SideBySide(caption, ("M", "d"), tuple(rows)),))
+    return ItemOutcome((SideBySide(caption, ("M", "d"), tuple(rows)),))

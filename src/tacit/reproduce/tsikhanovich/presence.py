@@ -12,8 +12,8 @@ from tacit.factor.nmf.estimator import NMF
 from tacit.factor.svd.estimator import SVD
 from tacit.measure.ksdp import KSDP, Observation, ksdp
 from tacit.measure.ksdp.statistics import Statistic, Vector, nmf_statistics, svd_statistics
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Curve, Figure, Outcome, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 from tacit.reproduce.tsikhanovich.corpora import rating_matrix, weighted
 
 PAPER = {
@@ -40,7 +40,7 @@ def chosen(X: Any, count: int, seed: int) -> list[int]:
     return [int(row) for row in np.random.default_rng(seed).choice(X.shape[0], count, replace=False)]
 
 
-def presence(run: Run, table: Callable[[], Any], size: float, documents: int, samples: int) -> dict[str, Any]:
+def presence(run: ItemRun, table: Callable[[], Any], size: float, documents: int, samples: int) -> dict[str, Any]:
     """Return the p-values of the documents in a party of this size, and how many documents are flagged."""
     X = table()
     model = NMF(run.pick(RANK, 2), init="random", max_iter=run.pick(10, 2))
@@ -59,7 +59,7 @@ def presence(run: Run, table: Callable[[], Any], size: float, documents: int, sa
     minutes=12,
     code=("tacit.measure.ksdp.ksdp", "tacit.measure.ksdp.statistics.nmf_statistics", "tacit.NMF"),
 )
-def table_2(run: Run) -> Outcome:
+def table_2(run: ItemRun) -> ItemOutcome:
     """All others collude: the adversary sees the sums of one holder."""
     documents, samples = run.pick((DOCUMENTS, SAMPLES), (2, 8))
     tables = {"recommender": lambda: rating_matrix(run), "topics": lambda: weighted(run, "enron")[0]}
@@ -72,7 +72,7 @@ def table_2(run: Run) -> Outcome:
         )
         rows.append(Row((name, f"{size:g}"), PAPER[name][size], tuple(cell["p"]), remark=remark, decimals=3))
     caption = f"p-value, mean over {documents} documents (n), {samples} runs each way, k = {RANK}"
-    return Outcome(
+    return ItemOutcome(
         (SideBySide(caption, ("data", "party size"), tuple(rows)),),
         verdicts=(
             "A large p-value is not evidence of privacy: it means that this statistic, with this number of runs, does not see "
@@ -108,7 +108,7 @@ def from_values(values: Vector, mark: str) -> Statistic:
     minutes=5,
     code=("tacit.measure.ksdp.ksdp", "tacit.measure.ksdp.statistics.svd_statistics", "tacit.SVD"),
 )
-def figure_6(run: Run) -> Outcome:
+def figure_6(run: ItemRun) -> ItemOutcome:
     """The six statistics of section 5.2, for 25 documents instead of the paper's 200."""
     documents, samples = run.pick((FIGURE_DOCUMENTS, FIGURE_SAMPLES), (2, 8))
     songs = run.data["million-songs"].X
@@ -148,7 +148,7 @@ def figure_6(run: Run) -> Outcome:
             + "; ".join(f"{', '.join(f'{p:.2f}' for p in found)} ({label})" for label, found in means.items())
             + "."
         )
-    return Outcome(
+    return ItemOutcome(
         figures=tuple(figures),
         verdicts=(
             *verdicts,

@@ -15,8 +15,8 @@ from tacit.factor.nmf.nnls import solve_rows
 from tacit.factor.nmf.pd_nmf import weighted_topics
 from tacit.factor.nmf.program import NMFSettings
 from tacit.measure import reconstruction_error, topic_coherence
-from tacit.reproduce.catalogue import Run, item
-from tacit.reproduce.outcome import Outcome, Row, SideBySide
+from tacit.reproduce.catalogue import ItemRun, item
+from tacit.reproduce.outcome import ItemOutcome, Row, SideBySide
 from tacit.reproduce.tsikhanovich.corpora import CORPORA, weighted
 
 PAPER = {
@@ -77,7 +77,7 @@ def perplexity(counts: Any, rows: Any, T: NDArray[np.float64]) -> float:
     minutes=12,
     code=("tacit.factor.nmf.pd_nmf.merge_program", "tacit.factor.nmf.start.nndsvd_program", "tacit.NMF"),
 )
-def table_1(run: Run) -> Outcome:
+def table_1(run: ItemRun) -> ItemOutcome:
     """Every start is followed by the same number of sweeps over all parties' documents; random 2x by twice as many."""
     rank, sweeps = run.pick(RANK, 3), run.pick(SWEEPS, 2)
     errors: dict[str, list[tuple[float, ...]]] = {name: [] for name in PAPER}
@@ -123,7 +123,7 @@ def table_1(run: Run) -> Outcome:
     caption = f"k = {rank}, {sweeps} sweeps, M = 3, 5 and 30 parties with 3% of the documents each, three corpora"
     means = {name: float(np.mean([value[0] for value in values])) for name, values in errors.items()}
     holds = means["PD-NMF-Init"] < min(means["random"], means["best of M"], AS_GOOD)
-    return Outcome(
+    return ItemOutcome(
         (SideBySide(caption, ("start", "measure"), tuple(lines)),),
         verdicts=(
             "The paper's conclusion holds: PD-NMF-Init is as good as nnsvd, and better than random and best of M."
