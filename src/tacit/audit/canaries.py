@@ -105,11 +105,12 @@ def _rows(estimator: Any, data: RowUnits) -> Iterator[tuple[str, Floats]]:
     positive = bounds is None and is_non_negative(estimator)
     least = np.linalg.eigh(moment)[1][:, 0] if width <= 512 else _spike(width, [int(np.argmin(np.diag(moment)))])
     directions = {
+        # first: a run that learns about some of the columns only learns about this one
+        "the commonest column": _spike(width, [int(np.argmax(np.diag(moment)))]),
         "the rarest column": _spike(width, [int(np.argmin(np.diag(moment)))]),
         "the least common direction": np.abs(least) if positive else least,
         "away from the mean": np.maximum(-mean, 0.0) + 1e-9 if positive else -mean - 1e-9,
         "all columns": np.ones(width),
-        "the commonest column": _spike(width, [int(np.argmax(np.diag(moment)))]),
     }
     if bounds is not None:
         low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), width) for end in bounds)

@@ -46,8 +46,13 @@ LEAST_RUNS = 16
 """Fewest runs of an attack that is limited by time, so that slow fits have a first answer soon. Set by hand."""
 LEAST_PAIRS = 2
 """Fewest neighbours among which the worst is chosen, if that is limited by time. Set by hand."""
-ROUNDING = 1e-3
-"""Distances that differ by less than this part count as the same: sums are rounded to a grid. Set by hand."""
+PROMISING = 0.9
+"""Neighbours whose first distance is at least this part of the largest are tried further. Set by hand."""
+TRIED_RUNS = 12
+"""Runs of each of these: a distance that a run's choices lower in one run of five is noticed in 19 of 20 audits."""
+ALIKE = 5e-3
+"""Distances that differ by less than this part count as the same. 400 runs measure the noise along a distance to about 9%, so
+that a distance which stays the same in all runs is worth more than one that was this much larger in the first."""
 
 
 def worst_pair(
@@ -57,22 +62,37 @@ def worst_pair(
     seconds: float = math.inf,
     step: Callable[[], None] = lambda: None,
 ) -> NeighbourPair:
-    """Return the neighbours whose sums differ most, in standard deviations of the noise, by one run of each.
+    """Return the neighbours whose sums differ most, in standard deviations of the noise.
 
-    Of neighbours that are as good but for rounding, the first: canaries that do not depend on what a run chooses come first.
-    After `seconds` no further one is tried.
+    One run of each decides which are tried further. Of those, the one with the largest distance that was the smallest of
+    `TRIED_RUNS` runs is returned, because the attack counts the smallest of its runs. Of neighbours that are alike
+    (`ALIKE`), the first is returned: canaries that do not depend on what a run chooses come first. Sampled sums differ from
+    run to run by their samples, so one run of each decides. After `seconds` no further run is made.
     """
-    moved: list[float] = []
     begun = time.monotonic()
-    for pair in pairs:
-        if len(moved) >= LEAST_PAIRS and time.monotonic() - begun > seconds:
-            break
+
+    def distance(pair: NeighbourPair) -> float:
         try:
-            moved.append(measured_loss(subject.fitted, pair.present, pair.absent, unit_present=True).mu)
+            return measured_loss(subject.fitted, pair.present, pair.absent, unit_present=True).mu
         except PrivacyViolationError:
-            moved.append(math.inf)  # the replay names what is wrong; here it is the pair to attack
+            return math.inf  # the replay names what is wrong; here it is the pair to attack
+
+    least: dict[int, float] = {}
+    for place, pair in enumerate(pairs):
+        if len(least) >= LEAST_PAIRS and time.monotonic() - begun > seconds:
+            break
+        least[place] = distance(pair)
         step()
-    return pairs[int(np.argmax(np.array(moved) >= (1 - ROUNDING) * max(moved)))]
+    best = max(least.values())
+    if subject.plan is not None and subject.is_full_batch and math.isfinite(best):
+        least = {place: moved for place, moved in least.items() if moved >= PROMISING * best}
+        for _ in range(TRIED_RUNS - 1):  # all pairs in turn, so that a lack of time treats them alike
+            for place in least:
+                if time.monotonic() - begun > seconds:
+                    break
+                least[place] = min(least[place], distance(pairs[place]))
+    best = max(least.values())
+    return pairs[next(place for place, moved in least.items() if moved >= (1 - ALIKE) * best)]
 
 
 def losses(
