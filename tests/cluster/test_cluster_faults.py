@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -23,7 +24,7 @@ from tacit.testing import check_neighbours
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed")
 
-from tacit.cluster import journal, predict_on, recommend_on, run_on, transform_on  # noqa: E402
+from tacit.cluster import predict_on, recommend_on, run_on, transform_on  # noqa: E402
 from tacit.cluster.driver import _ClusterRun  # noqa: E402
 from tacit.cluster.partitions import Block, RatingReader, RowReader, in_block  # noqa: E402
 
@@ -204,21 +205,22 @@ def test_a_worker_with_another_version_is_refused(client, rows, monkeypatch):
 
 
 def test_a_disk_that_is_full_stops_the_run_before_a_total_is_used(client, rows, tmp_path, monkeypatch):
-    ledger, kept = account(tmp_path), journal._replace
+    ledger, move = account(tmp_path), os.replace
 
-    def full(path, content):
-        if path.name == "answer-000001":
+    def full(partial, path):
+        if Path(path).name == "answer-000001":
             raise OSError(errno.ENOSPC, "No space left on device")
-        kept(path, content)
+        move(partial, path)
 
-    monkeypatch.setattr(journal, "_replace", full)
+    monkeypatch.setattr(os, "replace", full)
     seen = []
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=r"No space.*run again with the same checkpoint"):
         run_on(
             client, private(tmp_path), rows, checkpoint=tmp_path / "run", on_round=lambda now: seen.append(now.rounds)
         )
     assert seen == [1], "nothing went on with a total that was not kept"
-    monkeypatch.setattr(journal, "_replace", kept)
+    assert not list((tmp_path / "run").glob("*.partial"))
+    monkeypatch.setattr(os, "replace", move)
     found = run_on(client, private(tmp_path), rows, checkpoint=tmp_path / "run")
     (charge,) = ledger.history("images")
     assert found.guarantee_.epsilon <= 1.0

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ from tacit.errors import InvalidInputError, words
 
 STATE = "run.json"
 CHOICE, NOISE = "the choice", "noise of "
+CANNOT_WRITE = (
+    "the checkpoint could not be written, and its last total was not used. Free space, then run again with the same "
+    "checkpoint: the run continues where it stopped and is charged once"
+)
 
 
 class ClusterJournal:
@@ -118,9 +123,14 @@ class ClusterJournal:
 def _replace(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read; a crash leaves the old one or the new one."""
     partial = path.with_name(f"{path.name}.partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-    os.replace(partial, path)
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(partial, path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise OSError(error.errno, f"{error.strerror}: {CANNOT_WRITE}") from None
