@@ -100,7 +100,7 @@ def table(name: str, data: Data, kinds: dict[str, dict[str, Any]], repeats: int,
             results = np.array([figures(fit(data, epsilon, **settings), data) for _ in range(repeats)])
             seconds = (time.perf_counter() - start) / repeats
             score, error, single, last = results.mean(axis=0)
-            row = f"{kind:<28} {epsilon:>8g} {score:>9.4f} {np.ptp(results[:, 0]):>7.4f} {THESIS[name][epsilon]:>7.4f}"
+            row = f"{kind:<28} {epsilon:>8g} {score:>9.4f} {np.ptp(results[:, 0]):>7.4f} {THESIS[name].get(epsilon, math.nan):>7.4f}"
             print(f"{row} {error:>7.4f} {single:>8.4f} {last:>8.4f} {seconds:>8.1f}", flush=True)
 
 
@@ -120,6 +120,7 @@ def accuracy(repeats: int = 3, epsilons: tuple[float, ...] = EPSILONS, images: i
     table("MNIST", data, {"dp-sgd, scattering, linear": {**IMAGES, "method": "dp-sgd"}}, 1, epsilons)
     table("MNIST", data, {"sgld, scattering, linear": {**IMAGES, "method": "sgld"}}, 1, epsilons)
     table("MNIST", data, {"dropout, pixels, 200 hidden": PIXELS}, 1, epsilons)
+    table("MNIST", data, {"dropout, convolution": {"features": "convolution"}}, 1, epsilons)
 
 
 def faces() -> tuple[np.ndarray, np.ndarray]:
