@@ -100,7 +100,8 @@ def table(name: str, data: Data, kinds: dict[str, dict[str, Any]], repeats: int,
             results = np.array([figures(fit(data, epsilon, **settings), data) for _ in range(repeats)])
             seconds = (time.perf_counter() - start) / repeats
             score, error, single, last = results.mean(axis=0)
-            row = f"{kind:<28} {epsilon:>8g} {score:>9.4f} {np.ptp(results[:, 0]):>7.4f} {THESIS[name].get(epsilon, math.nan):>7.4f}"
+            thesis = THESIS[name].get(epsilon, math.nan)
+            row = f"{kind:<28} {epsilon:>8g} {score:>9.4f} {np.ptp(results[:, 0]):>7.4f} {thesis:>7.4f}"
             print(f"{row} {error:>7.4f} {single:>8.4f} {last:>8.4f} {seconds:>8.1f}", flush=True)
 
 

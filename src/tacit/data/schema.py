@@ -39,8 +39,8 @@ VERSION = 1
 MOST_CELLS = 256
 """Integers (or numbers with few decimals) that have at most this many values are counted one by one."""
 EVEN_CELLS, OWN_CELLS, DECADES = 200, 50, 5
-"""The grid of wider columns: at least so many even steps and so many round values with cells of their own (less than 2.5 times as
-many), and ratios that reach down to 1e-5 of the range."""
+"""The grid of wider columns: at least 200 even steps, at least 50 round values with cells of their own (less than 2.5 times
+these numbers), and ratios that reach down to 1e-5 of the range."""
 ROUND_STEPS, ROUND_RATIOS = (1, 2, 5), (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
 """Edges are round numbers: people count above 1,000 or 2.5 and not above 1,052, and often write round values."""
 LARGEST_INTEGER = 2**53
@@ -899,7 +899,7 @@ def _rounded_outwards(values: np.ndarray) -> tuple[float, float]:
 
 
 def _multiples(low: float, high: float, steps: int) -> NDArray[np.float64]:
-    """Return the multiples, around a range, of the largest round number of which it has at least so many.
+    """Return the multiples, around a range, of the largest round number that gives at least `steps` of them.
 
     Examples
     --------

@@ -16,7 +16,7 @@ MARKERS = "osv^DPX<>*"
 MOST_MARKED = 30
 """Curves with more points have no markers."""
 MOST_LABELLED = 8
-"""A logarithmic axis with at most so many different values has a tick at each."""
+"""A logarithmic axis with at most this many different values has a tick at each."""
 
 
 def curves_svg(figure: Figure) -> str:

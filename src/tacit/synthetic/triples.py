@@ -61,7 +61,7 @@ class Triples:
         return len(self.hubs) * math.comb(len(self.numbers), 2)
 
     def pay(self, count: float, specs: Sequence[ColumnSpec], noise: float) -> bool:
-        """Return whether so many rows fill triple tables more than noise of this standard deviation."""
+        """Return whether `count` rows give the cells of triple tables larger counts than noise of this standard deviation."""
         classes = max((specs[hub].n_cells for hub in self.hubs), default=1)
         return bool(count >= classes * COARSE_BINS**2 * CELL_OVER_NOISE * noise)
 

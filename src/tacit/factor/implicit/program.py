@@ -3,8 +3,8 @@ r"""The items' side of a recommender from interactions, under user-level differe
 1. *Popularity*: every user's row, divided by its own norm, and the number of users. A user with ten thousand interactions
    moves the sum no further than one with ten.
 2. *Co-occurrence*: the second moment of the users' rows over the items that are popular enough to be learned about. Most
-   of a row points where everybody's does, which is known from 1: that part is shortened to three tenths, so that the norm,
-   which the noise is sized for, is spent on what tells users apart.
+   of a row points in the direction of all users together, which is known from 1: that part is multiplied by 0.3, so that
+   the norm, for which the noise is sized, is spent on the differences between users.
 
 Everything else is post-processing (`tacit.factor.implicit.item_model`).
 """

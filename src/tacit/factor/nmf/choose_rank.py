@@ -141,7 +141,7 @@ def _rank_program(X: Any, model: PrivateNMF, ranks: Sequence[int], cost: float) 
     outcome = yield from centred_moments_program(
         X,
         row_norm=model.row_norm,
-        max_columns=model._most_columns(X),
+        max_columns=model._column_limit(X),
         outliers=model.outliers,
         own_variance=not model._wants_topics(X),
     )

@@ -246,7 +246,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
         return fit_program(X, k, start, schedule=schedule, random_state=seed, settings=settings)
 
     def _learned(self, outcome: Outcome) -> NMF:
-        """Take over what a run of `_program` found."""
+        """Set the fitted attributes from the outcome of `_program`."""
         public = outcome.public
         self.components_ = np.asarray(public["T"], dtype=outcome.private["W"].dtype)
         self.sum_WX_, self.sum_WW_ = public["WX"], public["WW"]

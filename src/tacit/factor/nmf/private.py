@@ -190,7 +190,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
             lambda schedule, max_units: ScheduledSums(schedule, SCHEDULED_SPLIT, max_units)
         )  # before the rows are checked: a file says which columns they have
         rows = self._checked(X, first=not hasattr(self, "_memory"))
-        program = scheduled_moments_program(rows, memory, row_norm=self.row_norm, max_columns=self._most_columns(X))
+        program = scheduled_moments_program(rows, memory, row_norm=self.row_norm, max_columns=self._column_limit(X))
         outcome = self._run_scheduled(X, program, SCHEDULED_SPLIT, memory)
         self._memory = memory
         self.components_ = self._dictionary(outcome.public["moments"], rows)
@@ -263,7 +263,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
             outcome = yield from centred_moments_program(
                 X,
                 row_norm=self.row_norm,
-                max_columns=self._most_columns(X),
+                max_columns=self._column_limit(X),
                 outliers=self.outliers,
                 own_variance=not self._wants_topics(X),
                 split=split,
@@ -288,7 +288,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
         size = self.n_components if n_components is None else n_components
         return dictionary_of(moments, size, self.random_state, topics=self._wants_topics(X))
 
-    def _most_columns(self, X: Any) -> int:
+    def _column_limit(self, X: Any) -> int:
         if self.max_columns is not None:
             return self.max_columns
         return TOPIC_COLUMNS if self._wants_topics(X) else MOST_COLUMNS

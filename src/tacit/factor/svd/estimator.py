@@ -68,7 +68,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
         return svd_program(self._checked(X, settings), settings)
 
     def _learned(self, outcome: Outcome) -> Self:
-        """Take over what a run of `_program` found."""
+        """Set the fitted attributes from the outcome of `_program`."""
         result = outcome.public
         self.components_ = result["components"].astype(outcome.private["dtype"])
         self.n_iter_, self.residual_ = result["n_iter"], result["residual"]

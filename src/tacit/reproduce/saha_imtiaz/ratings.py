@@ -92,7 +92,7 @@ def table_4(run: ItemRun) -> ItemOutcome:
     zero = float(np.sqrt(X.shape[0] / X.nnz))
     rows.append(Row(("-", "0 for every rating"), None, (zero,), remark="What no model at all reaches on this scale."))
     scale = SideBySide("RMSE of ratings over the length of the user's ratings", ("budget", "method"), tuple(rows))
-    return ItemOutcome((scale, in_stars(stars, run)))
+    return ItemOutcome((scale, on_scale_of_stars(stars, run)))
 
 
 UNPROTECTED = (
@@ -101,7 +101,7 @@ UNPROTECTED = (
 REMARK = "The paper states neither K nor the number of iterations; converged fits of several K are below."
 
 
-def in_stars(stars: Any, run: ItemRun) -> SideBySide:
+def on_scale_of_stars(stars: Any, run: ItemRun) -> SideBySide:
     """The column DPNMF, in stars: a factorisation of the known ratings only, on held-out ratings too."""
     triples = stars.tocoo()
     held = np.random.default_rng(run.seed).random(stars.nnz) < 0.1
