@@ -22,12 +22,14 @@ class QueueLink:
         self.index, self.names, self._queues = index, names, queues
         self.sent: list[tuple[int, bytes]] = []
 
-    def swap(self, label: bytes, outgoing: dict[int, bytes], *, most: int | None = None) -> dict[int, bytes]:
+    def swap(
+        self, label: bytes, outgoing: dict[int, bytes], *, expected: Any = None, most: int | None = None
+    ) -> dict[int, bytes]:
         for peer, message in outgoing.items():
             self.sent.append((peer, message))
             self._queues[self.index, peer].put((label, message))
         arrived = {}
-        for peer in outgoing:
+        for peer in outgoing if expected is None else expected:
             theirs, message = self._queues[peer, self.index].get(timeout=20)
             if theirs != label:
                 raise ProtocolError("the same label", self.names[peer], "")
@@ -54,11 +56,12 @@ class ThreadPeers:
 
     def __init__(self, link: QueueLink, keys: dict[int, bytes], honest: int) -> None:
         self.index, self.parties, self.honest, self.link = link.index, len(link.names), honest, link
+        self.keys = keys
         self.sums = MaskedSum(link, Masks(link.index, keys))
 
     def add(self, elements: Any, ring: Any, label: str, *, noised: bool = False, division: Any = None) -> Any:
         if division is not None:
-            return self.sums.add_and_work(elements, ring, label, division)
+            return division.read(self.sums.add_and_work(elements, ring, label, division), elements, "all")
         return self.sums.add(elements, ring, label)
 
     def direction(self, integers: Any, label: str) -> Any:

@@ -13,7 +13,7 @@ from links import in_threads, pair_keys
 from scipy.stats import chi2, kstest
 
 from tacit import NMF, PrivateMoments, PrivateNMF
-from tacit.channel import Choose, Columnwise, Grid, Noisy, NormedSum, Outcome, Plan, Sum
+from tacit.channel import Choose, Columnwise, Grid, Noisy, NormedSum, Outcome, Plan, Sum, masked
 from tacit.channel.fixedpoint import Ring
 from tacit.channel.masked import Masked, Masks, among, put_with_zeros, without_zeros
 from tacit.channel.run import interpose, run
@@ -167,9 +167,13 @@ def test_nmf_among_parties_is_the_centralised_fit(parties):
         assert distance <= 1e-8 * np.linalg.norm(alone.components_)
 
 
-@pytest.mark.parametrize(("parties", "columns", "words"), [(2, 9, 1), (3, 10, 2), (5, 3, 2)])
-def test_work_that_parties_divide_is_that_of_one_of_them_bit_for_bit(parties, columns, words):
-    """Fewer columns than parties too; each party is told the others' results and not the total of their columns."""
+@pytest.mark.parametrize(
+    ("parties", "columns", "words", "cuts"),
+    [(2, 150, 1, [0, 64, 150]), (3, 200, 2, [0, 64, 128, 200]), (5, 3, 2, [0, 3]), (5, 130, 1, [0, 64, 130])],
+)
+def test_work_that_parties_divide_is_that_of_one_of_them_bit_for_bit(monkeypatch, parties, columns, words, cuts):
+    """Fewer columns than parties too; each party is told the owners' results and not the total of their columns."""
+    monkeypatch.setattr(masked, "PART_BYTES", 1)
     generator = np.random.default_rng(columns)
     terms = [generator.normal(size=(2, columns)) for _ in range(parties)]
     seen = []
@@ -190,7 +194,6 @@ def test_work_that_parties_divide_is_that_of_one_of_them_bit_for_bit(parties, co
     results = in_threads(parties, party)
     total = GRID.decode(sum(GRID.encode(term) for term in terms))
     alone = work(slice(0, columns), total, {"scale": [parties**2 / 2]})
-    cuts = [columns * place // parties for place in range(parties + 1)]
     assert sorted(seen[:-1]) == sorted(itertools.pairwise(cuts))
     for found, sent, transcript in results:
         np.testing.assert_array_equal(found, alone)
@@ -198,22 +201,51 @@ def test_work_that_parties_divide_is_that_of_one_of_them_bit_for_bit(parties, co
         assert list(transcript.entries[0].shapes) == ["scale", "worked"]
 
 
-@given(st.lists(st.sampled_from([0.0, -0.0, 1.5, math.nan, -2.0]), max_size=40))
-def test_a_message_without_zeros_keeps_every_bit(numbers):
+@pytest.mark.parametrize(("part_bytes", "owners"), [(2**19, 1), (300, 2), (1, 4)])
+def test_owners_of_sums_take_turns_and_each_number_is_sent_once(monkeypatch, part_bytes, owners):
+    """Few owners make few messages; in as many sums as there are parties, all parties send the same."""
+    monkeypatch.setattr(masked, "PART_BYTES", part_bytes)
+    parties, numbers = 4, 64
+
+    def program(index):
+        for _ in range(parties):
+            total = yield Sum(x=np.full(numbers, index + 1.0))
+            np.testing.assert_array_equal(total.x, np.full(numbers, 10.0))
+        return Outcome({})
+
+    def work(together):
+        run(program(together.index), Masked(together, words=1))
+        return together.link.sent
+
+    sent = in_threads(parties, work)
+    assert [len(messages) for messages in sent] == [2 * owners * (parties - 1)] * parties
+    # each number once masked by each party but its owner, and once to each other party as a part of the total
+    assert {sum(len(message) for _, message in messages) for messages in sent} == {2 * (parties - 1) * numbers * 8}
+
+
+@pytest.mark.parametrize("many", [masked.MANY, 1])  # the loops for short and for long sums
+@given(numbers=st.lists(st.sampled_from([0.0, -0.0, 1.5, math.nan, -2.0]), max_size=140), rest=st.binary(max_size=9))
+def test_a_message_without_zeros_keeps_every_bit(many, numbers, rest):
     sent = np.array(numbers, dtype=np.float64).view(np.uint64)
-    message, received = without_zeros(sent), np.zeros(len(sent), dtype=np.uint64)
-    assert len(message) == -(-len(sent) // 8) + 8 * np.count_nonzero(sent)
-    put_with_zeros(message, received, "party-1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(masked, "MANY", many)
+        message, received = without_zeros(sent, rest[: len(rest) // 8 * 8]), np.ones(len(sent), dtype=np.uint64)
+        end = 8 * -(-len(sent) // 64) + 8 * np.count_nonzero(sent)
+        assert message[end:] == rest[: len(rest) // 8 * 8]
+        put_with_zeros(message, end, received, "party-1")
     np.testing.assert_array_equal(received, sent)
 
 
 @pytest.mark.parametrize(
     "message",
-    [b"", b"\xff", b"\x80\x00" + bytes(7), b"\x80\x00" + bytes(16), b"\x00\x01" + bytes(8), bytes(2) + bytes(8)],
+    [
+        *(b"", b"\xff", b"\x80" + bytes(14), b"\x80" + bytes(23), bytes(16)),
+        b"\x00\x01" + bytes(14),  # the bit of a number beyond the tenth
+    ],
 )
 def test_a_message_without_zeros_that_is_none_is_refused_by_name(message):
-    with pytest.raises(ProtocolError, match="10 numbers from party-1"):
-        put_with_zeros(message, np.zeros(10, dtype=np.uint64), "party-1")
+    with pytest.raises(ProtocolError, match="the numbers of a sum from party-1"):
+        put_with_zeros(message, len(message), np.zeros(10, dtype=np.uint64), "party-1")
 
 
 def test_a_dictionary_step_that_parties_divide_gives_the_same_bits(monkeypatch):

@@ -20,7 +20,7 @@ from tacit.errors import InvalidInputError, PartyError, ProtocolError
 from tacit.parties import Identity, Job, Party, handshake
 from tacit.parties.identity import HOST, check_valid
 from tacit.parties.job import reseal
-from tacit.parties.link import LABEL_BYTES, Link
+from tacit.parties.link import LABEL_BYTES, STEP, Link
 from tacit.parties.local import free_ports
 from tacit.parties.models import check_job, check_same_columns, estimator_of, read_party_data
 from tacit.parties.wire import SERVICE, Wire
@@ -215,7 +215,7 @@ class Wires:
 
 def step(label, message):
     """The one frame of a short message."""
-    return (b"s", label, len(message).to_bytes(8, "big"), message)
+    return (STEP, label, len(message).to_bytes(8, "big"), message)
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from tacit.errors import PartyError, ProtocolError
 from tacit.parties import Job
 from tacit.parties.identity import HOST
 from tacit.parties.journal import RoundJournal
-from tacit.parties.link import Link
+from tacit.parties.link import STEP, Link
 from tacit.parties.local import free_ports
 from tacit.parties.wire import FRAME_BYTES, SERVICE, Wire
 
@@ -367,7 +367,7 @@ def test_frames_that_nobody_asked_for_are_held_back(tmp_path):
     try:
         label = b"l" * 16
         for _ in range(30):
-            links[1]._sealed({0: (b"s", label, (FRAME_BYTES).to_bytes(8, "big"), bytes(FRAME_BYTES))})
+            links[1]._sealed({0: (STEP, label, (FRAME_BYTES).to_bytes(8, "big"), bytes(FRAME_BYTES))})
         time.sleep(1.0)
         assert links[0]._peers[1].steps.qsize() <= 5
         for _ in range(30):  # and arrive when they are
@@ -393,7 +393,7 @@ def test_a_message_longer_than_a_frame_arrives_whole_and_one_that_is_too_long_is
         assert links[0].swap(label, {1: content})[1] == content
         thread.join()
         assert box == [{0: content}]
-        links[1]._sealed({0: (b"s", label, (10**12).to_bytes(8, "big"), b"x")})
+        links[1]._sealed({0: (STEP, label, (10**12).to_bytes(8, "big"), b"x")})
         with pytest.raises(ProtocolError, match=r"at most 67 bytes from party-1 .*; got a message of 1000000000000"):
             links[0].swap(label, {1: b"one"})
     finally:

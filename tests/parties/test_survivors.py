@@ -258,7 +258,7 @@ def test_the_numbers_that_a_survivor_sends_again_are_the_same(tmp_path):
     sent, hide = {}, surviving.Masks.hide
 
     def look(self, elements, ring, number):
-        if len(self._keys) > 1:
+        if len(self._streams) > 1:
             sent.setdefault(self.index, []).append(elements.copy())
         return hide(self, elements, ring, number)
 
@@ -292,7 +292,7 @@ def test_what_is_left_of_a_discarded_round_is_uniform():
 
         link = together.link
         link.peers = [place for place in range(4) if place != link.index]
-        masks = Masks(link.index, together.sums.masks._keys)
+        masks = Masks(link.index, together.keys)
         sums = surviving.SurvivableSum(link, masks, Memory())
         sums.add(numbers[link.index][:, :5], ring, "an earlier round")
         earlier = kept[link.index]

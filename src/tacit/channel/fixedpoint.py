@@ -23,6 +23,8 @@ _WORD = 64
 
 MANY = 2**16
 """From this many numbers on, a compiled loop puts them on a grid in one pass; it takes a while to load."""
+MANY_WORDS = 2**14
+"""From this many words on, a compiled loop adds numbers of 128 bits in one pass."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Grid:
         # the product with a power of two is exact, like ldexp, and several times faster
         factor = math.ldexp(1.0, -self.exponent)
         if array.size >= MANY and array.dtype == np.float64 and array.flags.c_contiguous:
-            from tacit.channel.grid_loop import put_on_grid
+            from tacit.channel.word_loops import put_on_grid
 
             integers = np.empty(array.shape, np.int64)
             fits = bool(put_on_grid(array.reshape(-1), factor, float(LIMIT), integers.reshape(-1)))
@@ -172,12 +174,22 @@ class Ring:
 
     def add_to(self, total: Elements, term: Elements) -> None:
         """Add in place, wrapping."""
+        if self.words == 2 and total.size >= MANY_WORDS:
+            from tacit.channel.word_loops import add_two_words
+
+            add_two_words(total[0], total[1], term[0], term[1])
+            return
         total += term
         if self.words == 2:
             total[1] += total[0] < term[0]
 
     def take_from(self, total: Elements, term: Elements) -> None:
         """Subtract in place, wrapping."""
+        if self.words == 2 and total.size >= MANY_WORDS:
+            from tacit.channel.word_loops import take_two_words
+
+            take_two_words(total[0], total[1], term[0], term[1])
+            return
         if self.words == 2:
             total[1] -= total[0] < term[0]
         total -= term

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -23,18 +23,22 @@ from numpy.typing import NDArray
 
 from tacit.channel.asks import Choose, Columnwise, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.clear import Clear
-from tacit.channel.fixedpoint import Elements, Grid, Ring
+from tacit.channel.fixedpoint import MANY, Elements, Grid, Ring
 from tacit.channel.noisy import Noisy
 from tacit.channel.peers import Peers
 from tacit.channel.run import Channel, Transcript, lengths_of
 from tacit.errors import ProtocolError, RangeError, parameter, words
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise.entropy import STREAM_KEY_BYTES, counter_stream
+from tacit.privacy.noise.entropy import STREAM_KEY_BYTES, counter_start, counter_stream
 
 BLOCK_BYTES = 16
 """A block of AES."""
 CHUNK = 16384
 """Elements that are masked at a time."""
+PART_BYTES = 2**19
+"""Length of the parts that a sum is divided into, one for each owner, if there are as many parties."""
+BITS = 64
+"""The bits that say which numbers are not zero come in words of this length; divided columns are cut at its multiples."""
 FRACTION_BITS = 40
 """Default number of fractional bits of totals: 12 decimal digits after the point."""
 DIGEST_BYTES = 16
@@ -62,7 +66,7 @@ class Masks:
                 "Agree on keys again.",
             )
         self.index = index
-        self._keys = dict(keys)
+        self._streams = {peer: counter_stream(key, 0) for peer, key in sorted(keys.items())}
         self._next = 0
 
     def hide(self, elements: Elements, ring: Ring, number: int) -> Elements:
@@ -74,14 +78,15 @@ class Masks:
                 "A mask used twice would reveal a difference.",
             )
         self._next = number + 1
-        streams = {peer: counter_stream(key, number) for peer, key in sorted(self._keys.items())}
+        for stream in self._streams.values():
+            stream.reset_nonce(counter_start(number))
         most = 8 * min(CHUNK, elements.shape[1]) * len(elements)
         zeros, buffer = bytes(most), bytearray(most + BLOCK_BYTES)
         masked = elements.copy()
         for start in range(0, elements.shape[1], CHUNK):  # so that all of a chunk's streams meet it in the cache
             part = masked[:, start : start + CHUNK]
             given = memoryview(zeros)[: 8 * part.size]
-            for peer, stream in streams.items():
+            for peer, stream in self._streams.items():
                 stream.update_into(given, buffer)
                 mask = np.frombuffer(buffer, "<u8", part.size).astype(np.uint64, copy=False).reshape(part.shape)
                 (ring.add_to if peer > self.index else ring.take_from)(part, mask)
@@ -99,10 +104,18 @@ class PartyLink(Protocol):
     def names(self) -> Sequence[str]:
         """All parties, in the order of the job."""
 
-    def swap(self, label: bytes, outgoing: Mapping[int, bytes], *, most: int | None = None) -> dict[int, bytes]:
-        """Send each peer its message, and return theirs; parties whose label differs are named in a `ProtocolError`.
+    def swap(
+        self,
+        label: bytes,
+        outgoing: Mapping[int, bytes | memoryview],
+        *,
+        expected: Collection[int] | None = None,
+        most: int | None = None,
+    ) -> Mapping[int, bytes | memoryview]:
+        """Send peers their messages, and return those of the expected peers: by default of those that are sent one.
 
-        `most` is the greatest length of an incoming message; by default a little more than that of an outgoing one.
+        Parties whose label differs are named in a `ProtocolError`. `most` is the greatest length of an incoming message; by
+        default a little more than that of an outgoing one.
         """
 
 
@@ -125,19 +138,34 @@ class Division:
     size: int
     work: Callable[[slice, Elements, Elements], NDArray[np.float64]] = field(repr=False)
 
-    def shape(self, elements: Elements) -> tuple[int, int]:
-        """Return the shape of the result: the worked columns, then the total of the rest, in words of 64 bits."""
-        return 1, self.columns * self.size + elements[:, self.columns * self.rows :].size
+    def most_bytes(self, elements: Elements) -> int:
+        """Return the greatest length of the result as a message."""
+        numbers = self.columns * self.size
+        return _bit_bytes(numbers) + 8 * (numbers + self._rest(elements))
+
+    def read(self, message: bytes | memoryview, elements: Elements, name: str) -> Elements:
+        """Return the result that a message has (`MaskedSum.add_and_work`): the worked columns, then the total of the rest."""
+        numbers, rest = self.columns * self.size, self._rest(elements)
+        whole = np.empty((1, numbers + rest), dtype=np.uint64)
+        end = len(message) - 8 * rest
+        put_with_zeros(message, end, whole[0, :numbers], name)
+        whole[0, numbers:] = np.frombuffer(message, dtype="<u8", offset=end)
+        return whole
+
+    def _rest(self, elements: Elements) -> int:
+        return elements[:, self.columns * self.rows :].size
 
 
 class MaskedSum:
     """Add up vectors over the parties of a link.
 
-    Each party masks its vector and sends one part of it to each party; each adds up the part that is its own, where the
-    masks cancel, and sends the total of that part to all. So a party sends each number at most once masked and once as a
-    part of the total, whatever the number of parties.
+    Each party masks its vector and sends one part of it to each owner of the sum. The owners are some of the parties, by
+    turns. An owner adds up its part, where the masks cancel, and sends the total of that part to all. However many owners
+    there are, a party receives each number of the total once, and each masked number is received once. Few owners save
+    messages, many divide work and traffic (`PART_BYTES`).
 
-    Every message carries a digest of all totals so far: parties who were told different totals stop at the next sum.
+    Every message carries a digest of all totals so far. Owners have messages of all parties: parties that were told
+    different totals stop at the next sum with an owner that did not tell them so.
 
     Privacy
     -------
@@ -148,32 +176,24 @@ class MaskedSum:
     def __init__(self, link: PartyLink, masks: Masks) -> None:
         self.link = link
         self.masks = masks
+        self._peers = [place for place in range(len(link.names)) if place != link.index]
         self._number = 0
         self._seen = hashlib.sha256()  # processors have instructions for it
 
     def add(self, elements: Elements, ring: Ring, label: str, *, heard: Callable[[], None] = lambda: None) -> Elements:
         """Return the total; `label` says what is added.
 
-        `heard` is called when the masked numbers of all parties are here, before this party adds them up: until then nobody
-        can have learned anything.
+        `heard` is called by owners, when the masked numbers of all parties are here, before they are added up: until then
+        nobody can have learned anything.
         """
-        parties, own = len(self.link.names), self.link.index
-        masked = self.masks.hide(elements, ring, self._number)
-        self._number += 1
-        self.note(hashlib.sha256(label.encode()).digest())
-        cuts = [elements.shape[1] * place // parties for place in range(parties + 1)]
-        parts = [slice(start, stop) for start, stop in itertools.pairwise(cuts)]
-        peers = [place for place in range(parties) if place != own]
-        arrived = self.link.swap(self._digest(), {peer: masked[:, parts[peer]].tobytes() for peer in peers})
-        heard()
-        total = masked[:, parts[own]]
-        for peer in peers:
-            total = ring.plus(total, elements_of(arrived[peer], total.shape, self.link.names[peer]))
-        arrived = self.link.swap(self._digest(), dict.fromkeys(peers, total.tobytes()))
+        owners, masked = self._begin(elements, ring, label)
+        parts = _cut(elements.shape[1], owners)
+        total = self._own_total({owner: masked[:, part] for owner, part in parts.items()}, ring, heard)
+        message = b"" if total is None else as_bytes(total)
+        told = self._told(owners, message, most=8 * len(elements) * -(-elements.shape[1] // len(owners)))
         whole = np.empty_like(elements)
-        whole[:, parts[own]] = total
-        for peer in peers:
-            whole[:, parts[peer]] = elements_of(arrived[peer], whole[:, parts[peer]].shape, self.link.names[peer])
+        for owner, part in parts.items():
+            whole[:, part] = elements_of(told[owner], whole[:, part].shape, self.link.names[owner])
         self.note(whole.data)
         return whole
 
@@ -185,49 +205,81 @@ class MaskedSum:
         division: Division,
         *,
         heard: Callable[[], None] = lambda: None,
-    ) -> Elements:
-        """Return what the parties make of the total, each of its own columns, and the total of the rest (`Division`).
+    ) -> bytes:
+        """Return what the owners make of the total, each of its own columns, and the total of the rest, as a message.
 
-        As `add`, but a party tells the others the result of its columns instead of their total. The rest is short: all get
-        everybody's.
+        As `add`, but an owner tells the others the result of its columns instead of their total. The rest is short: all
+        owners total it. `Division.read` reads the message, which does not depend on who the owners were.
         """
-        parties, own = len(self.link.names), self.link.index
-        masked = self.masks.hide(elements, ring, self._number)
-        self._number += 1
-        self.note(hashlib.sha256(label.encode()).digest())
-        cuts = [division.columns * place // parties for place in range(parties + 1)]
-        columns = [slice(start, stop) for start, stop in itertools.pairwise(cuts)]
-        rest = masked[:, division.columns * division.rows :]
-
-        def with_rest(place: int) -> Elements:
-            part = masked[:, columns[place].start * division.rows : columns[place].stop * division.rows]
-            return np.concatenate([part, rest], axis=1)
-
-        peers = [place for place in range(parties) if place != own]
-        total = with_rest(own)
-        most = 8 * len(elements) * (division.rows + rest.shape[1]) + total.nbytes  # parts differ by one column
-        arrived = self.link.swap(self._digest(), {peer: with_rest(peer).tobytes() for peer in peers}, most=most)
-        heard()
-        for peer in peers:
-            ring.add_to(total, elements_of(arrived[peer], total.shape, self.link.names[peer]))
-        end = total.shape[1] - rest.shape[1]
-        worked = division.work(columns[own], total[:, :end], total[:, end:])
-        message = without_zeros(np.ascontiguousarray(worked, dtype="<f8").view(np.uint64).ravel())
-        longest = max(part.stop - part.start for part in columns) * division.size
-        arrived = self.link.swap(self._digest(), dict.fromkeys(peers, message), most=8 * longest + -(-longest // 8))
-        whole = np.zeros(division.shape(elements), dtype=np.uint64)
-        for place in range(parties):
-            part = whole[0, columns[place].start * division.size : columns[place].stop * division.size]
-            found = message if place == own else arrived[place]
-            put_with_zeros(found, part, self.link.names[place])
-            self.note(found)
-        whole[0, division.columns * division.size :] = total[:, end:].ravel()
-        self.note(whole[0, division.columns * division.size :].data)
+        owners, masked = self._begin(elements, ring, label, columns=division.columns)
+        columns, end = _cut(division.columns, owners, step=BITS), division.columns * division.rows
+        rest = masked[:, end:]
+        parts = {
+            owner: np.concatenate([masked[:, part.start * division.rows : part.stop * division.rows], rest], axis=1)
+            for owner, part in columns.items()
+        }
+        total, message = self._own_total(parts, ring, heard), b""
+        if total is not None:
+            end = total.shape[1] - rest.shape[1]
+            worked = division.work(columns[self.link.index], total[:, :end], total[:, end:])
+            message = without_zeros(
+                np.ascontiguousarray(worked, dtype="<f8").view(np.uint64).ravel(), as_bytes(total[:, end:])
+            )
+        told = self._told(owners, message, most=division.most_bytes(elements))
+        places, values, rests = [], [], []
+        for owner, part in columns.items():
+            found, name = memoryview(told[owner]), self.link.names[owner]
+            bits, end = _bit_bytes((part.stop - part.start) * division.size), len(found) - 8 * rest.size
+            if end < bits:
+                raise _no_numbers(name, len(found))
+            places.append(found[:bits])
+            values.append(found[bits:end])
+            rests.append(found[end:])
+            kept = _kept(places[-1], (part.stop - part.start) * division.size)
+            if rests[-1] != rests[0] or len(values[-1]) != 8 * kept:
+                raise _no_numbers(name, len(found))
+        whole = b"".join([*places, *values, rests[0]])
+        self.note(whole)
         return whole
 
     def note(self, seen: bytes | memoryview) -> None:
         """Make `seen` a part of what all parties must have in common from now on."""
         self._seen.update(seen)
+
+    def _begin(
+        self, elements: Elements, ring: Ring, label: str, *, columns: int | None = None
+    ) -> tuple[list[int], Elements]:
+        """Return the owners of the next sum, and the masked elements; `columns` of a divided sum stay whole."""
+        parties = len(self.link.names)
+        some = max(1, min(round(elements.nbytes / PART_BYTES), parties))
+        if columns is not None:
+            some = max(1, min(some, columns // BITS))
+        owners = sorted((self._number * some + place) % parties for place in range(some))
+        masked = self.masks.hide(elements, ring, self._number)
+        self._number += 1
+        self.note(hashlib.sha256(label.encode()).digest())
+        return owners, masked
+
+    def _own_total(self, parts: Mapping[int, Elements], ring: Ring, heard: Callable[[], None]) -> Elements | None:
+        """Send each owner its part, and return the total of this party's own part, if it is an owner."""
+        own = self.link.index
+        outgoing = {owner: as_bytes(part) for owner, part in parts.items() if owner != own}
+        if own not in parts:
+            self.link.swap(self._digest(), outgoing, expected=())
+            return None
+        total = parts[own].copy()
+        arrived = self.link.swap(self._digest(), outgoing, expected=self._peers, most=total.nbytes)
+        heard()
+        for peer in self._peers:
+            ring.add_to(total, elements_of(arrived[peer], total.shape, self.link.names[peer]))
+        return total
+
+    def _told(self, owners: Sequence[int], message: bytes | memoryview, *, most: int) -> dict[int, bytes | memoryview]:
+        """Send all others what this party made of its own part, if it is an owner, and return what all owners made."""
+        own = self.link.index
+        outgoing = dict.fromkeys(self._peers, message) if own in owners else {}
+        others = [owner for owner in owners if owner != own]
+        return {own: message, **self.link.swap(self._digest(), outgoing, expected=others, most=most)}
 
     def _digest(self) -> bytes:
         return self._seen.digest()[:DIGEST_BYTES]
@@ -376,32 +428,68 @@ def _one(asks: Sequence[Any]) -> Any:
     return asks[0]
 
 
-def without_zeros(numbers: Elements) -> bytes:
-    """Return numbers as a message: a bit for each, whether it is not zero, and those that are not."""
-    kept = numbers != 0
-    places, values = np.packbits(kept), numbers[kept].astype("<u8", copy=False)
-    return bytes(places.tobytes() + values.tobytes())
+def _cut(columns: int, owners: Sequence[int], *, step: int = 1) -> dict[int, slice]:
+    """Divide columns among owners, at multiples of `step`; their parts differ by at most that many columns."""
+    cuts = [columns // step * place // len(owners) * step for place in range(len(owners))]
+    return {owner: slice(*cut) for owner, cut in zip(owners, itertools.pairwise([*cuts, columns]), strict=True)}
 
 
-def put_with_zeros(message: bytes, numbers: Elements, name: str) -> None:
-    """Set the numbers that a message of `without_zeros` has, in an array of zeros."""
-    bits = -(-numbers.size // 8)
-    kept = np.unpackbits(np.frombuffer(message[:bits], dtype=np.uint8))
-    places = np.flatnonzero(kept)
-    if (
-        len(kept) < numbers.size
-        or len(message) != bits + 8 * len(places)
-        or (len(places) and places[-1] >= numbers.size)
-    ):
-        raise ProtocolError(
-            f"{numbers.size} numbers from {name}, without their zeros",
-            words(f"{len(message)} bytes that are something else"),
-            "All parties must run the same version.",
-        )
-    numbers[places] = np.frombuffer(message, dtype="<u8", offset=bits)
+def _bit_bytes(numbers: int) -> int:
+    """Return the length of a bit for each number, in words of 64 bits."""
+    return 8 * -(-numbers // BITS)
 
 
-def elements_of(message: bytes, shape: tuple[int, ...], name: str) -> Elements:
+def _kept(places: memoryview, numbers: int) -> int:
+    """Return how many bits are set, or -1 if there are some beyond those of the numbers."""
+    beyond = np.unpackbits(np.frombuffer(places[-8:], dtype=np.uint8))[BITS - -numbers % BITS :]
+    return -1 if beyond.any() else int(np.bitwise_count(np.frombuffer(places, dtype=np.uint64)).sum())
+
+
+def without_zeros(numbers: Elements, rest: bytes | memoryview = b"") -> bytes:
+    """Return numbers as a message: a bit for each, whether it is not zero, those that are not, and a rest."""
+    if numbers.size >= MANY:
+        from tacit.channel.word_loops import leave_out_zeros
+
+        places = np.zeros(_bit_bytes(numbers.size), dtype=np.uint8)
+        values = np.empty(numbers.size + 1, dtype=np.uint64)
+        values = values[: leave_out_zeros(numbers, places, values)]
+    else:
+        kept = numbers != 0
+        values = numbers[kept]
+        places = np.packbits(np.concatenate([kept, np.zeros(-len(kept) % BITS, dtype=np.bool_)]))
+    return b"".join([places.data, values.astype("<u8", copy=False).data, rest])
+
+
+def put_with_zeros(message: bytes | memoryview, end: int, numbers: Elements, name: str) -> None:
+    """Set the numbers that a message of `without_zeros` has before its rest, which begins at `end`."""
+    bits = _bit_bytes(numbers.size)
+    kept = _kept(memoryview(message)[:bits], numbers.size) if end >= bits else -1
+    if kept < 0 or end != bits + 8 * kept:
+        raise _no_numbers(name, len(message))
+    places, values = np.frombuffer(message, np.uint8, bits), np.frombuffer(message, "<u8", offset=bits)
+    if numbers.size >= MANY and len(values) > kept:
+        from tacit.channel.word_loops import put_zeros_back
+
+        put_zeros_back(places, values.astype(np.uint64, copy=False), numbers)
+    else:
+        numbers[:] = 0
+        numbers[np.flatnonzero(np.unpackbits(places))] = values[:kept]
+
+
+def _no_numbers(name: str, size: int) -> ProtocolError:
+    return ProtocolError(
+        f"the numbers of a sum from {name}, without their zeros",
+        words(f"{size} bytes that are something else, or another total than that of other parties"),
+        "All parties must run the same version.",
+    )
+
+
+def as_bytes(elements: Elements) -> memoryview:
+    """Return the elements as a message, without a copy if they lie one after the other."""
+    return np.ascontiguousarray(elements).astype("<u8", copy=False).reshape(-1).view(np.uint8).data
+
+
+def elements_of(message: bytes | memoryview, shape: tuple[int, ...], name: str) -> Elements:
     """Read the elements of a message, which must have this many."""
     if len(message) != 8 * int(np.prod(shape)):
         raise ProtocolError(

@@ -50,7 +50,7 @@ from typing import Protocol
 import numpy as np
 
 from tacit.channel.fixedpoint import Elements, Ring
-from tacit.channel.masked import DIGEST_BYTES, Masks, PartyLink, elements_of
+from tacit.channel.masked import DIGEST_BYTES, Masks, PartyLink, as_bytes, elements_of
 from tacit.privacy.noise.entropy import STREAM_KEY_BYTES
 
 MASKED_TOTAL, MAY_ARRIVE = -1, -2
@@ -101,7 +101,7 @@ class SurvivableSum:
         masked = hidden(self.masks.hide(elements, ring, self._number), ring, seed)
         self._number += 1
         self.note(hashlib.sha256(label.encode()).digest())
-        arrived = self.link.swap(self._label(1), dict.fromkeys(peers, masked.tobytes()))
+        arrived = self.link.swap(self._label(1), dict.fromkeys(peers, as_bytes(masked)))
         total = masked
         for peer in peers:
             total = ring.plus(total, elements_of(arrived[peer], total.shape, self.link.names[peer]))
@@ -111,7 +111,9 @@ class SurvivableSum:
         self._memory.keep_opening({MASKED_TOTAL: masked_total, own: seed, MAY_ARRIVE: UNKNOWN})
         try:
             self.link.swap(self._label(2), dict.fromkeys(peers, b""))
-            seeds = self.link.swap(self._label(3), dict.fromkeys(peers, seed))
+            seeds = {
+                peer: bytes(told) for peer, told in self.link.swap(self._label(3), dict.fromkeys(peers, seed)).items()
+            }
         except BaseException:
             self._memory.keep_opening({**self.link.arrived_in(self._label(3), LATE_SECONDS), MAY_ARRIVE: KNOWN})
             raise

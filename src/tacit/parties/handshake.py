@@ -156,7 +156,9 @@ def _open_or_discard(link: Link, journal: RoundJournal, run: bytes, everybody: s
         messages = [content, *link.swap(_label("seeds", run), dict.fromkeys(link.peers, content), most=most).values()]
         size = 1 + STREAM_KEY_BYTES
         seeds = {
-            message[at]: message[at + 1 : at + size] for message in messages for at in range(0, len(message), size)
+            message[at]: bytes(message[at + 1 : at + size])
+            for message in messages
+            for at in range(0, len(message), size)
         }
         number = journal.complete
         begun = journal.round(number)
@@ -285,13 +287,13 @@ def _catch_up(link: Link, journal: RoundJournal, theirs: Mapping[int, Mapping[st
             outgoing[peer] = b"".join(each + len(total).to_bytes(8, "big") + total for each, total in known[count:most])
     missing = [journal.round(number) for number in range(mine, most)]
     room = sum(ROUND_HEADER + begun.size for begun in missing if begun is not None)
-    rest = link.swap(label, outgoing, most=room).get(giver, b"")
+    rest = bytes(link.swap(label, outgoing, most=room).get(giver, b""))
     history, missed = _history(journal, mine), []
     for begun in missing:
         assert begun is not None
         each, size = rest[:LABEL_BYTES], int.from_bytes(rest[LABEL_BYTES:ROUND_HEADER], "big")
         total, rest = rest[ROUND_HEADER : ROUND_HEADER + size], rest[ROUND_HEADER + size :]
-        if each != begun.label or len(total) != begun.size:
+        if each != begun.label or len(total) != size or size > begun.size:
             raise _other_history(link.names[giver])
         missed.append(total)
         history = chained(history, each, total)

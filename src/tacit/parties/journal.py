@@ -45,7 +45,7 @@ class Begun:
     label : bytes
         Digest of what was asked for.
     size : int
-        Bytes of its total.
+        Most bytes of its total.
     sent : bytes or None
         With noise, the numbers that are sent, until the total is known.
     total : bytes or None
@@ -93,7 +93,8 @@ class RoundJournal:
     def _open(self, place: Path, about: Mapping[str, str], *, resume: bool) -> None:
         self._file.execute(f"PRAGMA page_size={PAGE_BYTES}")  # the numbers of a round fill many pages of the usual size
         self._file.execute("PRAGMA journal_mode=WAL")
-        self._file.execute("PRAGMA synchronous=FULL")
+        self._waits: bool | None = None
+        self._on_disk(True)
         self._file.executescript(_SCHEMA)
         if self.begun and not resume:
             raise InvalidInputError(
@@ -141,12 +142,12 @@ class RoundJournal:
 
     def begin(self, number: int, label: bytes, size: int, sent: bytes | None) -> None:
         """Note, on the disk, that a round is about to be sent; with noise, keep the numbers."""
-        self._file.execute("PRAGMA synchronous=FULL")
+        self._on_disk(True)
         self._file.execute("INSERT INTO rounds VALUES (?, ?, ?, 0, ?, NULL)", (number, label, size, sent))
 
     def hear(self, number: int) -> None:
         """Note that all peers have begun a round."""
-        self._file.execute("PRAGMA synchronous=NORMAL")
+        self._on_disk(False)
         self._file.execute("UPDATE rounds SET heard = 1 WHERE number = ?", (number,))
 
     def keep_total(self, number: int, total: bytes | memoryview) -> None:
@@ -154,14 +155,14 @@ class RoundJournal:
 
         The disk may take its time: if the computer fails before, what was sent is still there, or the others have the total.
         """
-        self._file.execute("PRAGMA synchronous=NORMAL")
+        self._on_disk(False)
         with self._together():  # what opens a round must not outlive it
             self._file.execute("UPDATE rounds SET heard = 1, sent = NULL, total = ? WHERE number = ?", (total, number))
             self._file.execute("DELETE FROM opening")
 
     def keep_opening(self, contents: Mapping[int, bytes]) -> None:
         """Keep, on the disk, what opens the round under way: see `tacit.channel.surviving.OpeningMemory`."""
-        self._file.execute("PRAGMA synchronous=FULL")
+        self._on_disk(True)
         with self._together():
             self._file.executemany("INSERT OR REPLACE INTO opening VALUES (?, ?)", list(contents.items()))
 
@@ -171,7 +172,7 @@ class RoundJournal:
 
     def discard_opening(self) -> None:
         """Forget a round that was broken off before it could be opened."""
-        self._file.execute("PRAGMA synchronous=FULL")
+        self._on_disk(True)
         self._file.execute("DELETE FROM opening")
 
     @property
@@ -181,7 +182,7 @@ class RoundJournal:
 
     def leave_out(self, left: Mapping[int, int]) -> None:
         """Note that the run goes on without some parties."""
-        self._file.execute("PRAGMA synchronous=FULL")
+        self._on_disk(True)
         self._keep("left", json.dumps(left).encode())
 
     @property
@@ -192,7 +193,7 @@ class RoundJournal:
     def name_run(self, run: bytes) -> None:
         """Keep the identity of a run of which no round was begun."""
         assert not self.begun
-        self._file.execute("PRAGMA synchronous=FULL")
+        self._on_disk(True)
         self._keep("run", run)
 
     def secret(self, name: str) -> bytes:
@@ -235,6 +236,12 @@ class RoundJournal:
             self._file.execute("ROLLBACK")
             raise
         self._file.execute("COMMIT")
+
+    def _on_disk(self, waits: bool) -> None:
+        """Say whether what is written next must be on the disk when its statement returns."""
+        if waits is not self._waits:
+            self._file.execute(f"PRAGMA synchronous={'FULL' if waits else 'NORMAL'}")
+            self._waits = waits
 
     def _value(self, key: str) -> bytes | None:
         row = self._file.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()

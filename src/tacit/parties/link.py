@@ -10,18 +10,20 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tacit.errors import PartyError, ProtocolError, words
 from tacit.parties.job import Job
 from tacit.parties.wire import FRAME_BYTES, LEFT_OUT, Wire
 
-STEP, FREE, STOP, ALIVE, DONE = b"s", b"f", b"x", b"a", b"d"
+KIND_BYTES = 8
+"""The kind of a frame fills a word, so that the numbers of a step lie at multiples of their length."""
+STEP, FREE, STOP, ALIVE, DONE, WAITS = (kind.ljust(KIND_BYTES) for kind in (b"s", b"f", b"x", b"a", b"d", b"w"))
 """Kinds of frames: part of a message of a step; chunk of the free stream that general computation uses; reason of a stop;
-sign of life; end of the party's work."""
+sign of life; end of the party's work; places of those that the party waits for."""
 LABEL_BYTES = SEAL_BYTES = 16
 """Both are 128 bits: a prefix of SHA-256 that names a step, and the tag of AES-GCM."""
 LENGTH_BYTES = 8
@@ -68,11 +70,12 @@ class _Peer:
         self.chunks: list[bytes] = []
         self.chunk_bytes = 0
         self.deliver: Callable[[bytes], None] | None = None
-        self.keys: tuple[AESGCM, AESGCM] | None = None
+        self.keys: tuple[algorithms.AES, algorithms.AES] | None = None
         self.numbers = itertools.count()
         self.received = 0
         self.heard = 0.0  # when the last frame under seal arrived
         self.done = False
+        self.waits_for: list[int] = []  # since its last message of a step
 
 
 class Link:
@@ -110,7 +113,7 @@ class Link:
         self._on_wait = on_wait
         self._peers = {place: _Peer() for place in range(len(self.names)) if place != index}
         self._failures: list[tuple[int, str]] = []
-        self._step: tuple[bytes, dict[int, bytes]] = (b"", {})  # label of the last step, and what arrived in it
+        self._step: tuple[bytes, dict[int, memoryview]] = (b"", {})  # label of the last step, and what arrived in it
         self._greeted = self._closing = False
         self._lock = threading.Lock()
         self.wire: Wire | None = None
@@ -176,15 +179,18 @@ class Link:
         state = self._peers[peer]
         assert state.keys is not None
         self.traffic.received += len(frame)
-        body = memoryview(frame)[1:-SEAL_BYTES]  # it can be long: no copy
-        kind, seal = frame[:1], frame[-SEAL_BYTES:]
+        body = memoryview(frame)[KIND_BYTES:-SEAL_BYTES]  # it can be long: no copy
+        kind, seal = frame[:KIND_BYTES], frame[-SEAL_BYTES:]
         if not hmac.compare_digest(seal, _seal(state.keys[1], state.received, memoryview(frame)[:-SEAL_BYTES])):
             self._failures.append((peer, "sent a message that was tampered with, repeated, or out of order"))
             return
         state.received += 1
         state.heard = time.monotonic()
         if kind == STEP:
+            state.waits_for = []
             state.steps.put(body)
+        elif kind == WAITS:
+            state.waits_for = [place for place in bytes(body[: self.parties]) if place < self.parties]
         elif kind == STOP:
             self._failures.append((peer, f"stopped: {bytes(body).decode(errors='replace')}"))
         elif kind == DONE:
@@ -304,13 +310,21 @@ class Link:
     def seal(self, peer: int, sending: bytes, receiving: bytes) -> None:
         """Use these keys from now on."""
         assert self.wire is not None
-        self._peers[peer].keys = (AESGCM(sending), AESGCM(receiving))
+        self._peers[peer].keys = (algorithms.AES(sending), algorithms.AES(receiving))
         self.wire.has_room(peer)
 
-    def swap(self, label: bytes, outgoing: Mapping[int, bytes], *, most: int | None = None) -> dict[int, bytes]:
-        """Send each peer its message, and return theirs; all must carry the same label.
+    def swap(
+        self,
+        label: bytes,
+        outgoing: Mapping[int, bytes | memoryview],
+        *,
+        expected: Collection[int] | None = None,
+        most: int | None = None,
+    ) -> dict[int, memoryview]:
+        """Send peers their messages, and return those of the expected peers: by default of those that are sent one.
 
-        `most` is the greatest length of an incoming message; by default a little more than that of an outgoing one.
+        All messages must carry the same label. `most` is the greatest length of an incoming message; by default a little
+        more than that of an outgoing one.
         """
         assert self.wire is not None
         if most is None:
@@ -321,8 +335,8 @@ class Link:
             peer: (STEP, label, len(message).to_bytes(LENGTH_BYTES, "big"), message[:FRAME_BYTES])
             for peer, message in outgoing.items()
         }
-        arrived: dict[int, bytes] = {}
-        missing = list(outgoing)
+        arrived: dict[int, memoryview] = {}
+        missing = list(outgoing if expected is None else expected)
         self._step = label, arrived
         self._sealed(frames)
         for peer, message in outgoing.items():
@@ -346,7 +360,8 @@ class Link:
         Also those that nobody had waited for yet, and those that arrive within some `seconds` more.
         """
         begun, arrived = self._step
-        messages, until = dict(arrived) if begun == label else {}, time.monotonic() + seconds
+        messages = {peer: bytes(message) for peer, message in arrived.items()} if begun == label else {}
+        until = time.monotonic() + seconds
         for peer in set(self._peers) - set(messages):
             for body in self._queued(peer, until):
                 size = int.from_bytes(body[LABEL_BYTES : LABEL_BYTES + LENGTH_BYTES], "big")
@@ -363,7 +378,7 @@ class Link:
                 yield self._peers[peer].steps.get(timeout=max(0.0, until - time.monotonic()))
                 self.wire.has_room(peer)
 
-    def _message(self, peer: int, most: int, missing: Sequence[int] = ()) -> tuple[bytes, bytes]:
+    def _message(self, peer: int, most: int, missing: Sequence[int] = ()) -> tuple[bytes, memoryview]:
         """Return label and content of a peer's next message; those of other peers are missing, too."""
         body = self._wait(peer, missing)
         head = LABEL_BYTES + LENGTH_BYTES
@@ -382,7 +397,7 @@ class Link:
             raise ProtocolError(
                 f"{size} bytes from {self.names[peer]}", words(f"{received}"), "Install the same version everywhere."
             )
-        return bytes(label), b"".join(parts)
+        return bytes(label), parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
     def send(self, peer: int, data: bytes) -> None:
         """Send a chunk of the free stream."""
@@ -439,21 +454,23 @@ class Link:
                 self._on_wait([self.names[peer] for peer in missing])
             time.sleep(POLL_SECONDS / 10)
 
-    def _sealed(self, parts: Mapping[int, tuple[bytes, ...]]) -> None:
+    def _sealed(self, parts: Mapping[int, tuple[bytes | memoryview, ...]]) -> None:
         """Send peers a frame each, of these parts and its seal, and count it."""
         assert self.wire is not None
         frames = {}
         with self._lock:  # numbers are taken in the order in which the frames are queued, whatever the thread
             for peer, content in parts.items():
-                state, joined = self._peers[peer], b"".join(content)
+                state = self._peers[peer]
                 assert state.keys is not None
-                frames[peer] = joined + _seal(state.keys[0], next(state.numbers), joined)
+                frames[peer] = b"".join((*content, _seal(state.keys[0], next(state.numbers), *content)))
                 self.traffic.sent += len(frames[peer])
             self.wire.send(frames)
 
     def _wait(self, peer: int, missing: Sequence[int] = ()) -> memoryview:
         assert self.wire is not None
-        start, shown, waiting = time.monotonic(), False, self._peers[peer].steps
+        start, waiting = time.monotonic(), self._peers[peer].steps
+        told: list[int] = []
+        shown: list[str] = []
         try:
             while True:
                 try:
@@ -466,12 +483,31 @@ class Link:
                 failure = self.failure()
                 if failure is not None:
                     raise failure
-                if not shown and time.monotonic() - start > SHOWN_AFTER:
-                    shown = True
-                    late = [place for place in (missing or [peer]) if self._peers[place].steps.empty()]
-                    self._on_wait([self.names[place] for place in late])
+                if time.monotonic() - start <= SHOWN_AFTER:
+                    continue
+                late = [place for place in (missing or [peer]) if self._peers[place].steps.empty()]
+                if late != told:
+                    told = late
+                    self._sealed(dict.fromkeys(self._peers, (WAITS, bytes(late))))
+                names = [self.names[place] for place in self._waited_for(late)]
+                if names != shown:
+                    shown = names
+                    self._on_wait(names)
         finally:
             self.traffic.waiting += time.monotonic() - start
+
+    def _waited_for(self, late: Sequence[int]) -> list[int]:
+        """Return those that others are waiting for who are waited for here: of a sum, one party may know who is late."""
+        found, looked = set(), {self.index}
+        left = list(late)
+        while left:
+            place = left.pop()
+            looked.add(place)
+            further = [other for other in self._peers[place].waits_for if other not in looked and other in self._peers]
+            left += further
+            if not further:
+                found.add(place)
+        return sorted(found)
 
     def _failed(self, peer: int, how: str) -> PartyError:
         return PartyError(
@@ -482,6 +518,10 @@ class Link:
         )
 
 
-def _seal(key: AESGCM, number: int, content: bytes | memoryview) -> bytes:
-    """Return AES-GMAC of the content; the number is the nonce, which a key of one direction of one session meets once."""
-    return key.encrypt(number.to_bytes(NONCE_BYTES, "big"), b"", content)
+def _seal(key: algorithms.AES, number: int, *parts: bytes | memoryview) -> bytes:
+    """Return AES-GMAC of the parts; the number is the nonce, which a key of one direction of one session meets once."""
+    sealing = Cipher(key, modes.GCM(number.to_bytes(NONCE_BYTES, "big"))).encryptor()
+    for part in parts:
+        sealing.authenticate_additional_data(part)
+    sealing.finalize()
+    return sealing.tag

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.channel.directions.summer import withstands
 from tacit.channel.fixedpoint import Elements, Ring
-from tacit.channel.masked import DIRECTION_BITS, Division, MaskedSum, Masks
+from tacit.channel.masked import DIRECTION_BITS, Division, MaskedSum, Masks, as_bytes, elements_of
 from tacit.channel.surviving import SurvivableSum
 from tacit.errors import PartyError, ProtocolError, words
 from tacit.parties.handshake import Agreement
@@ -118,15 +118,15 @@ class Session:
     ) -> Elements:
         """Return the total over all parties."""
         number, digest, begun = self._begin(label)
-        shape = elements.shape if division is None else division.shape(elements)
+        kept: bytes | memoryview
         if begun is not None and begun.total is not None:
-            total = np.frombuffer(begun.total, dtype="<u8").astype(np.uint64).reshape(shape)
+            kept = begun.total
             self._note(digest + begun.total)
         else:
             link = self._link
             assert self._sums is not None
             if begun is None:
-                size = 8 * shape[0] * shape[1]
+                size = elements.nbytes if division is None else division.most_bytes(elements)
                 self._journal.begin(number, digest, size, elements.tobytes() if noised else None)
             elif noised:
                 assert begun.sent is not None
@@ -135,13 +135,15 @@ class Session:
             link.traffic.rounds = self._round
             heard = partial(self._journal.hear, number)
             if division is None:
-                total = self._sums.add(elements, ring, label, heard=heard)
+                kept = as_bytes(self._sums.add(elements, ring, label, heard=heard))
             else:
                 assert isinstance(self._sums, MaskedSum)
-                total = self._sums.add_and_work(elements, ring, label, division, heard=heard)
-            self._journal.keep_total(number, np.ascontiguousarray(total).data)
+                kept = self._sums.add_and_work(elements, ring, label, division, heard=heard)
+            self._journal.keep_total(number, kept)
         self._on_round(self._round)
-        return total
+        if division is not None:
+            return division.read(kept, elements, "the checkpoint")
+        return elements_of(kept, elements.shape, "the checkpoint")
 
     def direction(self, integers: NDArray[np.object_], label: str) -> NDArray[np.float64]:
         """Return the total with each column divided by its norm, by general secure computation."""
@@ -247,5 +249,5 @@ class Session:
         if self._sums is not None:
             self._sums.note(seen)
 
-    def _swap_with_all(self, label: bytes, message: bytes) -> dict[int, bytes]:
+    def _swap_with_all(self, label: bytes, message: bytes) -> dict[int, memoryview]:
         return self._link.swap(label[:LABEL_BYTES].ljust(LABEL_BYTES), dict.fromkeys(self._link.peers, message))

@@ -119,6 +119,7 @@ class Wire:
         self._refusals: list[PartyError] = []
         self._loop = asyncio.new_event_loop()
         self._room = {peer: asyncio.Event() for peer in self.peers}
+        self._waiting: set[int] = set()  # peers that are not read because there is no room
         self._thread = threading.Thread(target=self._loop.run_forever, name="tacit-network", daemon=True)
         self._thread.start()
         self._listening = listen or job.parties[index].address
@@ -160,8 +161,9 @@ class Wire:
         self._loop.call_soon_threadsafe(self._queue, frames)
 
     def has_room(self, peer: int) -> None:
-        """Say that a further frame of a peer may be read."""
-        self._loop.call_soon_threadsafe(self._room[peer].set)
+        """Say that a further frame of a peer may be read; the network's thread is woken if it waits for that."""
+        if peer in self._waiting:
+            self._loop.call_soon_threadsafe(self._room[peer].set)
 
     def is_idle(self, peer: int) -> bool:
         """Whether everything that was queued for a peer was handed to gRPC; to be called in the network's thread."""
@@ -272,8 +274,7 @@ class Wire:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, refusal)
             while True:
                 while not self._receiver.may_read(peer):
-                    self._room[peer].clear()
-                    await self._room[peer].wait()
+                    await self._wait_for_room(peer)
                     if number != self._newest[peer]:
                         return b""
                 frame = await anext(stream, None)
@@ -289,6 +290,13 @@ class Wire:
         if number == self._newest[peer]:
             self._receiver.ended(peer, how)
         return b""
+
+    async def _wait_for_room(self, peer: int) -> None:
+        self._room[peer].clear()
+        self._waiting.add(peer)
+        if not self._receiver.may_read(peer):  # there was none before it was said that this thread waits
+            await self._room[peer].wait()
+        self._waiting.discard(peer)
 
     async def _start(self) -> None:
         for peer in self.peers:

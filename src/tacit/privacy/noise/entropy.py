@@ -49,7 +49,12 @@ def counter_stream(key: bytes, number: int) -> CipherContext:
     """Return AES-256 in counter mode. The upper half of the counter is `number`, so that streams of a key never overlap."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    return Cipher(algorithms.AES(key), modes.CTR(number.to_bytes(8, "big") + bytes(8))).encryptor()
+    return Cipher(algorithms.AES(key), modes.CTR(counter_start(number))).encryptor()
+
+
+def counter_start(number: int) -> bytes:
+    """Return the counter at which stream `number` begins, for `reset_nonce` of a stream of the same key."""
+    return number.to_bytes(8, "big") + bytes(8)
 
 
 def secure_generator() -> Generator:

@@ -1,0 +1,68 @@
+"""Compiled loops over the numbers of long sums, for `tacit.channel.fixedpoint` and `tacit.channel.masked`.
+
+They take a while to load: short sums do without.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
+
+
+@njit(cache=True, nogil=True)
+def put_on_grid(values: NDArray[np.float64], factor: float, limit: float, integers: NDArray[np.int64]) -> bool:
+    """Round the products with `factor` to integers, halves to even; return whether all are below `limit` in magnitude."""
+    fits = True
+    for place in range(values.size):
+        scaled = np.rint(values[place] * factor)
+        inside = abs(scaled) < limit  # false for NaN
+        fits &= inside
+        integers[place] = np.int64(scaled if inside else 0.0)
+    return fits
+
+
+@njit(cache=True, nogil=True)
+def add_two_words(lower: Words, upper: Words, term_lower: Words, term_upper: Words) -> None:
+    """Add integers of 128 bits in place, wrapping."""
+    for place in range(lower.size):
+        total = lower[place] + term_lower[place]
+        upper[place] += term_upper[place] + np.uint64(total < term_lower[place])
+        lower[place] = total
+
+
+@njit(cache=True, nogil=True)
+def take_two_words(lower: Words, upper: Words, term_lower: Words, term_upper: Words) -> None:
+    """Subtract integers of 128 bits in place, wrapping."""
+    for place in range(lower.size):
+        upper[place] -= term_upper[place] + np.uint64(lower[place] < term_lower[place])
+        lower[place] -= term_lower[place]
+
+
+@njit(cache=True, nogil=True)
+def leave_out_zeros(numbers: Words, bits: NDArray[np.uint8], kept: Words) -> int:
+    """Put the numbers that are not zero into `kept`, and set the bit of each in `bits`, which are zero; return how many."""
+    count = 0
+    for place in range(numbers.size):
+        number = numbers[place]
+        kept[count] = number
+        is_kept = np.uint8(number != 0)
+        count += is_kept
+        bits[place >> 3] |= is_kept << np.uint8(7 - (place & 7))
+    return count
+
+
+@njit(cache=True, nogil=True)
+def put_zeros_back(bits: NDArray[np.uint8], kept: Words, numbers: Words) -> None:
+    """Set all numbers: where the bit is set to the next one that was kept, elsewhere to zero.
+
+    There is one number for each bit, and `kept` has at least one more. No step depends on a comparison, which processors
+    would guess wrongly.
+    """
+    count = 0
+    for place in range(numbers.size):
+        is_kept = bits[place >> 3] >> np.uint8(7 - (place & 7)) & np.uint8(1)
+        numbers[place] = kept[count] * np.uint64(is_kept)
+        count += is_kept
