@@ -3,6 +3,8 @@
 import json
 import sys
 import time
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib import metadata
 
 import polars as pl
@@ -16,6 +18,7 @@ from tacit.app.datasets import DataSets, answers_of, items_of
 from tacit.app.questions import QUESTIONS, Context, command_line, defaults
 from tacit.data.schema import DateColumn, IntegerColumn, NumberColumn, TableSchema
 from tacit.parties import Identity, Job, Party
+from tacit.parties.identity import check_valid
 from tacit.privacy import GaussianRelease, Guarantee, Ledger
 from tacit.privacy.rounding import rounded_down
 
@@ -322,6 +325,22 @@ def test_a_changed_job_is_refused(client, site, job):
     assert "as it was sealed" in answer.text
     assert upload_job(client, "\x00 no job").status_code == 422
     assert list((site.folder / "jobs").iterdir()) == []
+
+
+def test_jobs_that_expired_or_are_damaged_do_not_close_the_page(client, site, job, monkeypatch):
+    """A certificate of one old job expires some day; an upload may have been cut off by a crash."""
+    kept = site.folder / "jobs" / "20260101-000000000000-00000000"
+    kept.mkdir()
+    (kept / "job.toml").write_text(job)
+    (site.folder / "jobs" / "20260101-000000000001-00000000").mkdir()
+    assert client.get("/parties").text.count("cannot be used any more") == 1
+    assert f'href="/parties/job/{kept.name}"' in client.get("/parties").text
+    expired = datetime.now(UTC) + timedelta(days=36500)
+    monkeypatch.setattr("tacit.parties.job.check_valid", partial(check_valid, now=expired))
+    page = client.get("/parties")
+    assert page.status_code == 200
+    assert "expired" in page.text
+    assert client.get(f"/parties/job/{kept.name}").status_code == 422
 
 
 def test_dates_and_empty_cells_can_be_declared(client, site, tmp_path):

@@ -53,7 +53,7 @@ class PartyPages:
         self, request: Request, wrong: dict[str, str] | None = None, status: int = 200, name: str = ""
     ) -> Response:
         """Show identities, jobs and runs."""
-        jobs = [(folder.name, Job.read(folder / JOB)) for folder in sorted(self.jobs.iterdir(), reverse=True)]
+        jobs, unreadable = self._kept_jobs()
         runs = [run for run in self.site.runner.runs() if run.spec["lane"] == "parties"]
         return self.site.page(
             request,
@@ -61,6 +61,7 @@ class PartyPages:
             status,
             identities=self._identities(),
             jobs=jobs,
+            unreadable=unreadable,
             runs=runs,
             name=name,
             wrong=wrong or {},
@@ -178,6 +179,19 @@ class PartyPages:
             code="# Several organisations: each runs the command above.",
         )
         return go(f"/runs/{name}")
+
+    def _kept_jobs(self) -> tuple[list[tuple[str, Job]], list[tuple[str, str]]]:
+        """Return the jobs that were uploaded, newest first, and those that cannot be read any more, with the reasons.
+
+        A certificate in a job expires; a file may be damaged. The page must stay usable for the others.
+        """
+        jobs, unreadable = [], []
+        for folder in sorted(self.jobs.iterdir(), reverse=True):
+            try:
+                jobs.append((folder.name, Job.read(folder / JOB)))
+            except TacitError as error:
+                unreadable.append((folder.name, str(error)))
+        return jobs, unreadable
 
     def _job(self, request: Request) -> Path:
         name = request.path_params["job"]
