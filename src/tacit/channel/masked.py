@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -36,7 +37,8 @@ BLOCK_BYTES = 16
 CHUNK = 16384
 """Elements that are masked at a time."""
 PART_BYTES = 2**19
-"""Length of the parts that a sum is divided into, one for each owner, if there are as many parties."""
+"""Longest part of a sum that one owner totals, as long as there are parties. A message costs a pair of processes about as much
+as 0.2 MB (`bench_parties.py`); many owners divide the work and the traffic of one."""
 BITS = 64
 """The bits that say which numbers are not zero come in words of this length; divided columns are cut at its multiples."""
 FRACTION_BITS = 40
@@ -251,7 +253,7 @@ class MaskedSum:
     ) -> tuple[list[int], Elements]:
         """Return the owners of the next sum, and the masked elements; `columns` of a divided sum stay whole."""
         parties = len(self.link.names)
-        some = max(1, min(round(elements.nbytes / PART_BYTES), parties))
+        some = max(1, min(math.ceil(elements.nbytes / PART_BYTES), parties))
         if columns is not None:
             some = max(1, min(some, columns // BITS))
         owners = sorted((self._number * some + place) % parties for place in range(some))

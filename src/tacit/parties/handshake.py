@@ -24,7 +24,7 @@ from tacit.parties.journal import RoundJournal, chained
 from tacit.parties.link import LABEL_BYTES, Link
 from tacit.privacy.noise.entropy import STREAM_KEY_BYTES
 
-PROTOCOL = 6
+PROTOCOL = 7
 """Version of the greeting and of the frames; parties with another one are refused."""
 MOST_CLOCK_SKEW = 300.0
 """Seconds by which the clocks of two parties may differ. Set by hand."""

@@ -3,8 +3,8 @@
 The order of writing is what makes a failure harmless:
 
 1. A round is noted as *begun*, on the disk, before anything of it is sent; with noise, the numbers themselves are kept.
-2. When the masked numbers of all peers have arrived, the round is noted as *heard*: all peers have begun it. Before that,
-   nobody can have learned anything from the round.
+2. When the masked numbers of all peers have arrived at an owner of the sum, it notes the round as *heard*: all peers have
+   begun it. Before that, nobody can have learned anything from the round. Parties that total nothing hear it with step 3.
 3. The total is kept. What was sent for it is then deleted.
 
 So a round that was sent is never forgotten, and a party whose checkpoint was replaced by an older copy is found: its peers
