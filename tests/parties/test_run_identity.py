@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from threads import Mixer, Threads, expected
 
+from tacit import NMF
 from tacit.channel import masked
 from tacit.errors import InvalidInputError, PartyError, ProtocolError
 from tacit.parties import handshake
@@ -143,6 +144,28 @@ def test_a_checkpoint_restored_from_a_backup_is_refused_by_all(tmp_path, rounds_
     results = [box.result for box in scene.all(models, resume=True)]
     for result in results:
         np.testing.assert_array_equal(result, results[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("party", [0, 1])
+def test_a_round_whose_work_was_divided_is_resumed_with_the_same_bits(tmp_path, party):
+    """Party 0 totals round 3 and leaves before it tells the result; or party 1 leaves, and is given the result later."""
+
+    def models():
+        start = np.linspace(0.1, 1.0, 8).reshape(2, 4)
+        return {place: NMF(2, init=start, max_iter=8, tol=0) for place in range(3)}
+
+    def components(boxes):
+        assert errors(boxes) == [None] * 3
+        return [box.part.estimator.components_ for box in boxes]
+
+    undisturbed = components(Threads(tmp_path / "undisturbed").all(models()))[0]
+    scene = Threads(tmp_path / "broken off")
+    with cut(party, 3):
+        boxes = scene.all(models())
+    assert isinstance(boxes[party].error, CutError)
+    for found in components(scene.all(models(), resume=True)):
+        np.testing.assert_array_equal(found, undisturbed)
 
 
 @pytest.mark.slow
