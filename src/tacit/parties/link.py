@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tacit.errors import PartyError, ProtocolError, words
 from tacit.parties.job import Job
@@ -70,7 +71,7 @@ class _Peer:
         self.chunks: list[bytes] = []
         self.chunk_bytes = 0
         self.deliver: Callable[[bytes], None] | None = None
-        self.keys: tuple[algorithms.AES, algorithms.AES] | None = None
+        self.keys: tuple[algorithms.AES, AESGCM] | None = None
         self.numbers = itertools.count()
         self.received = 0
         self.heard = 0.0  # when the last frame under seal arrived
@@ -181,7 +182,8 @@ class Link:
         self.traffic.received += len(frame)
         body = memoryview(frame)[KIND_BYTES:-SEAL_BYTES]  # it can be long: no copy
         kind, seal = frame[:KIND_BYTES], frame[-SEAL_BYTES:]
-        if not hmac.compare_digest(seal, _seal(state.keys[1], state.received, memoryview(frame)[:-SEAL_BYTES])):
+        expected = state.keys[1].encrypt(_nonce(state.received), b"", memoryview(frame)[:-SEAL_BYTES])
+        if not hmac.compare_digest(seal, expected):
             self._failures.append((peer, "sent a message that was tampered with, repeated, or out of order"))
             return
         state.received += 1
@@ -310,7 +312,7 @@ class Link:
     def seal(self, peer: int, sending: bytes, receiving: bytes) -> None:
         """Use these keys from now on."""
         assert self.wire is not None
-        self._peers[peer].keys = (algorithms.AES(sending), algorithms.AES(receiving))
+        self._peers[peer].keys = (algorithms.AES(sending), AESGCM(receiving))
         self.wire.has_room(peer)
 
     def swap(
@@ -519,9 +521,14 @@ class Link:
 
 
 def _seal(key: algorithms.AES, number: int, *parts: bytes | memoryview) -> bytes:
-    """Return AES-GMAC of the parts; the number is the nonce, which a key of one direction of one session meets once."""
-    sealing = Cipher(key, modes.GCM(number.to_bytes(NONCE_BYTES, "big"))).encryptor()
+    """Return AES-GMAC of the parts, which need not lie one after the other."""
+    sealing = Cipher(key, modes.GCM(_nonce(number))).encryptor()
     for part in parts:
         sealing.authenticate_additional_data(part)
     sealing.finalize()
     return sealing.tag
+
+
+def _nonce(number: int) -> bytes:
+    """Return the nonce of a frame: its number, which a key of one direction of one session meets once."""
+    return number.to_bytes(NONCE_BYTES, "big")
