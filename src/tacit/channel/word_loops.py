@@ -49,7 +49,7 @@ def leave_out_zeros(numbers: Words, bits: NDArray[np.uint8], kept: Words) -> int
         number = numbers[place]
         kept[count] = number
         is_kept = np.uint8(number != 0)
-        count += is_kept
+        count += int(is_kept)
         bits[place >> 3] |= is_kept << np.uint8(7 - (place & 7))
     return count
 
@@ -65,4 +65,4 @@ def put_zeros_back(bits: NDArray[np.uint8], kept: Words, numbers: Words) -> None
     for place in range(numbers.size):
         is_kept = bits[place >> 3] >> np.uint8(7 - (place & 7)) & np.uint8(1)
         numbers[place] = kept[count] * np.uint64(is_kept)
-        count += is_kept
+        count += int(is_kept)

@@ -149,7 +149,8 @@ def _open_or_discard(link: Link, journal: RoundJournal, run: bytes, everybody: s
     known = journal.opening()
     held = {party for party in known if party >= 0}
     mine = known.get(MAY_ARRIVE, UNCONFIRMED) + bytes(sorted(held))
-    told = link.swap(_label("seeds held", run), dict.fromkeys(link.peers, mine), most=1 + len(link.names))
+    arrived = link.swap(_label("seeds held", run), dict.fromkeys(link.peers, mine), most=1 + len(link.names))
+    told = {peer: bytes(message) for peer, message in arrived.items()}
     if set().union(held, *(set(message[1:]) for message in told.values())) == everybody:
         content = b"".join(bytes([party]) + known[party] for party in sorted(held))
         most = len(link.names) * (1 + STREAM_KEY_BYTES)
