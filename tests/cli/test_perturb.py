@@ -592,3 +592,45 @@ def test_later_rows_are_changed_as_the_earlier_table_taught_and_released_alone(t
     whole = ["perturb", tmp_path / "whole.csv", *settings, "--seed", "5", *appended, "-o", tmp_path / "other.csv"]
     assert "earlier rows" in refused(*whole)
     assert not (tmp_path / "other.csv").exists()
+
+
+EARLIER, LATER = (
+    pl.DataFrame({"age": generator.integers(0, 90, rows), "dose": generator.random(rows)})
+    for generator, rows in ((np.random.default_rng(4), 40), (np.random.default_rng(5), 10))
+)
+AGAIN = {
+    "before the later ones": pl.concat([EARLIER, LATER]),
+    "after the later ones": pl.concat([LATER, EARLIER]),
+    "in another order": pl.concat([EARLIER, LATER]).sort("dose"),
+    "all but one": pl.concat([EARLIER[1:], LATER]),
+    "with another type of column": pl.concat([LATER, EARLIER]).with_columns(pl.col("age").cast(float)),
+    "most of a short table": pl.concat([LATER[:3], EARLIER[:4]]),
+}
+
+
+def appended(frame, earlier=EARLIER, **settings):
+    from tacit.report.tables import perturb_table
+
+    settings = {"level": 0.1, "random_state": 1, "columns": ["age", "dose"], **settings}
+    return perturb_table(frame, "uniform-noise", appended_to=earlier, **settings)
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_earlier_rows_are_not_released_again(name):
+    with pytest.raises(InvalidInputError, match="a table with rows of the earlier one"):
+        appended(AGAIN[name])
+
+
+def test_columns_that_are_not_released_do_not_hide_earlier_rows():
+    numbered = [table.with_row_index("row", offset) for table, offset in ((EARLIER, 0), (EARLIER.reverse(), 99))]
+    with pytest.raises(InvalidInputError, match="a table with rows of the earlier one"):
+        appended(numbered[1], numbered[0], left_out=["row"])
+
+
+def test_rows_that_equal_an_earlier_one_are_counted():
+    assert "rows equal to an earlier one" not in appended(LATER).summary["measures"]
+    some = pl.concat([LATER, EARLIER[:2]])
+    assert appended(some).summary["measures"]["rows equal to an earlier one"] == 2
+    answers = pl.DataFrame({"age": [1, 2] * 20, "dose": [0.0, 1.0, 1.0, 0.0] * 10})  # people give the same answers
+    later = answers.reverse()
+    assert appended(later, answers).summary["measures"]["rows equal to an earlier one"] == 40

@@ -1,6 +1,7 @@
 """Small files are fitted in this process: the same partitions, totals, guarantee and checkpoint as on a cluster, without Dask."""
 
 import errno
+import shutil
 import sys
 import time
 import warnings
@@ -21,7 +22,7 @@ from tacit.cluster.here import Here
 from tacit.cluster.partitions import Block, RatingReader, sources_of, users_by_range
 from tacit.cluster.worker import FitSpec, LostStateError, PartitionFit, advance, forget
 from tacit.data import make_images, make_ratings
-from tacit.errors import InvalidInputError, PrivacyWarning, ProtocolError
+from tacit.errors import BudgetError, InvalidInputError, LedgerError, PrivacyWarning, ProtocolError
 from tacit.factor import kernels
 from tacit.privacy import Ledger
 from tacit.report.partitions import PartitionedFit
@@ -329,6 +330,95 @@ def test_a_checkpoint_that_is_kept_gives_the_same_model_again(rows, tmp_path):
     assert not list((tmp_path / "run").iterdir())
     assert fit().mean_.tobytes() != first.mean_.tobytes()
     assert len(ledger.history("images")) == 2
+
+
+@pytest.fixture
+def paid(rows, tmp_path):
+    """Return a function that fits with a checkpoint and a ledger, and the ledger."""
+    ledger = Ledger(tmp_path / "budget.db")
+    for name in ("images", "others"):
+        ledger.open_account(name, epsilon=10.0, delta=1e-5)
+
+    def fit(dataset="images", account=tmp_path / "budget.db", **settings):
+        model = tacit.PrivateNMF(2, epsilon=1.0, method="rounds", rounds=3, ledger=account, dataset=dataset)
+        return run.run_on(None, model, rows, checkpoint=tmp_path / "run", **settings)
+
+    return fit, ledger
+
+
+def test_two_drivers_do_not_use_one_checkpoint(paid):
+    """Both would draw noise for the same totals, and one charge would pay for two models."""
+    fit, ledger = paid
+    refused = []
+
+    def begin_another(progress):
+        with pytest.raises(InvalidInputError, match="no other run uses now") as caught:
+            fit()
+        refused.append(caught)
+
+    fit(on_round=begin_another)
+    assert len(refused) == 3
+    assert len(ledger.history("images")) == 1
+    assert fit().guarantee_.holds, "the folder is free again"
+    assert len(ledger.history("images")) == 2
+
+
+def test_an_older_copy_of_a_checkpoint_is_refused(paid, tmp_path):
+    """It lacks answers that were used: noise for them would be drawn again, which nobody paid for."""
+    fit, ledger = paid
+    checkpoint = tmp_path / "run"
+
+    def copy(progress):
+        shutil.copytree(checkpoint, tmp_path / f"copy{progress.rounds}")
+
+    def restored(number):
+        shutil.rmtree(checkpoint)
+        shutil.copytree(tmp_path / f"copy{number}", checkpoint)
+
+    with pytest.raises(DriverDiedError):
+        fit(on_round=lambda progress: (copy(progress), _die(progress)))
+    restored(1)
+    fit(on_round=lambda progress: copy(progress) if progress.rounds == 2 else None)
+    for number in (1, 2):  # of before the driver died, and of before the end
+        restored(number)
+        with pytest.raises(BudgetError, match="older copy"):
+            fit()
+    assert len(ledger.history("images")) == 1
+    assert ledger.verify()
+
+
+def test_a_checkpoint_goes_on_with_the_account_that_paid(paid, tmp_path):
+    fit, ledger = paid
+    with pytest.raises(DriverDiedError):
+        fit(on_round=_die)
+    elsewhere = Ledger(tmp_path / "elsewhere.db")
+    elsewhere.open_account("images", epsilon=10.0, delta=1e-5)
+    for account in ({"dataset": "others"}, {"account": tmp_path / "elsewhere.db"}, {"account": None}):
+        with pytest.raises(LedgerError, match="the ledger and the account that the run of this checkpoint was charged"):
+            fit(**account)
+    assert fit().guarantee_.holds
+    assert [len(ledger.history(name)) for name in ("images", "others")] == [1, 0]
+    assert not elsewhere.history("images")
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_driver_that_dies_at_a_note_goes_on(paid, monkeypatch, after):
+    fit, ledger = paid
+    with pytest.raises(DriverDiedError):
+        fit(on_round=_die)
+    begin_later = Ledger.begin_later
+
+    def dies(self, *arguments):
+        if after:
+            begin_later(self, *arguments)
+        raise DriverDiedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "begin_later", dies)
+        with pytest.raises(DriverDiedError):
+            fit()
+    assert fit().guarantee_.holds
+    assert [charge.state for charge in ledger.history("images")] == ["charged in full, for 2 later parts too"]
 
 
 def test_a_command_that_was_killed_goes_on_in_its_folder(rows, tmp_path):

@@ -23,7 +23,7 @@ from tacit.channel.fixedpoint import LIMIT, Grid
 from tacit.channel.noisy import Noisy
 from tacit.channel.peers import Alone
 from tacit.channel.run import interposed, is_alone
-from tacit.cluster.journal import ClusterJournal
+from tacit.cluster.journal import ClusterJournal, JournalledAccount
 from tacit.cluster.worker import (
     AT_DRIVER,
     Contribution,
@@ -104,22 +104,26 @@ def drive(
             words("one"),
             "The checkpoint of the party keeps the totals: a cluster that is lost is made anew, and gets them again.",
         )
-    run = _ClusterRun(
-        client,
-        estimator,
-        sources,
-        load,
-        ClusterJournal.at(checkpoint),
-        threads=check_count(threads, "threads"),
-        resident=resident,
-        patience=patience,
-    )
+    journal = ClusterJournal.at(checkpoint)
     try:
-        fitted = run.fit(on_round or (lambda progress: None))
+        run = _ClusterRun(
+            client,
+            estimator,
+            sources,
+            load,
+            journal,
+            threads=check_count(threads, "threads"),
+            resident=resident,
+            patience=patience,
+        )
+        try:
+            fitted = run.fit(on_round or (lambda progress: None))
+        finally:
+            run.close()
+        if not keep_checkpoint:
+            journal.end()
     finally:
-        run.close()
-    if not keep_checkpoint:
-        run.journal.end()
+        journal.release()
     return fitted
 
 
@@ -138,7 +142,7 @@ class _Resumable(Alone):
         return self._journal.charged
 
     def note_charge(self) -> None:
-        self._journal.note_charge()
+        """Do nothing: `JournalledAccount` has noted it."""
 
 
 class _ClusterRun:
@@ -166,7 +170,7 @@ class _ClusterRun:
                 "Name the account: the driver does not see the data that would name it.",
             )
         self._spending = None if ledger is None else Spending.on(open_ledger(ledger), dataset, type(estimator).__name__)
-        journal.begin(estimator, f"{threads} {load!r} {[described(source) for source in sources]}")
+        journal.begin(estimator, f"{threads} {load!r} {[described(source) for source in sources]}", self._spending)
         self._spec = FitSpec(
             f"{journal.identity}-{secrets.token_hex(4)}",  # answers are replayed to workers that a dead driver left behind
             _without_secrets(estimator),
@@ -203,6 +207,7 @@ class _ClusterRun:
             )
         for channel in self._channels.values():
             channel.close()
+        self.journal.conclude(self._spending)
         return self._fitted(contribution)
 
     def _progress(self, header: Header) -> Progress:
@@ -252,6 +257,7 @@ class _ClusterRun:
             elif isinstance(channel, Noisy):
                 channel.recall_choice(recorded)
             return recorded
+        self.journal.go_on(self._spending)
         if isinstance(channel, Noisy) and header.kind == "choose":
             answer: Any = channel.choose_from(contribution.integers["scores"], header.signature[-1])
         elif isinstance(channel, Noisy):
@@ -288,7 +294,8 @@ class _ClusterRun:
             channel: Any = Clear()
             if header.plan is not None:
                 seed = getattr(self._estimator, "insecure_seed", None)
-                channel = Noisy(header.plan, max_units=header.max_units, spending=self._spending, insecure_seed=seed)
+                spending = None if self._spending is None else JournalledAccount(self._spending, self.journal)
+                channel = Noisy(header.plan, max_units=header.max_units, spending=spending, insecure_seed=seed)
             channel = channel if self._alone else interposed(channel)
             if self._alone and isinstance(channel, Noisy):
                 channel.joined(_Resumable(self.journal))

@@ -5,6 +5,7 @@ Each function returns a `Result`, which a notebook shows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,9 @@ TRIED_ROWS = 50
 """Rows on which the comparison of a synthetic table is tried before its budget is charged."""
 ROWS_COMPARED = 6000
 """Tables with more rows are compared on this many random ones. Set by hand: it bounds the time."""
+MOSTLY, HALF = 0.9, 0.5
+"""Where at least `MOSTLY` of the earlier rows are different ones, equal rows are seldom other people: a later table is refused
+if more than `HALF` of it, or of the earlier one, is in both. Set by hand."""
 ABOUT_COMPARISONS = (
     "Every method at several settings: utility for an analyst, against the largest gain of an attacker with the release over one "
     "without it. Top left is best. Only the private table has a guarantee; the others may be vulnerable to other attacks. "
@@ -121,7 +125,8 @@ def perturb_table(
         released = _frame(release.fit_transform(table.to_native(), classes))
     else:
         earlier = _frame(appended_to)
-        _check_appended(whole, earlier, release)
+        _check_names(left_out, earlier.columns, "left_out")
+        again = _check_appended(kept, earlier.drop(list(left_out)), release)
         earlier_table, earlier_classes = _without_label(earlier.drop(list(left_out)), label)
         release.fit(earlier_table.to_native(), earlier_classes)
         released = _frame(release.transform(table.to_native()))
@@ -144,6 +149,8 @@ def perturb_table(
     }
     if appended_to is not None:
         summary["measures"] = _measures_of_appended(release, chosen, released)
+        if again:
+            summary["measures"]["rows equal to an earlier one"] = again
     if hasattr(release, "new_labels_") and appended_to is None:
         summary |= _memberships(release, chosen)
     report = Report(f"A table released by {method}", summary["notice"])
@@ -479,17 +486,22 @@ def _measures(release: TablePerturbation) -> dict[str, Any]:
     return measures
 
 
-def _check_appended(frame: nw.DataFrame[Any], earlier: nw.DataFrame[Any], release: TablePerturbation) -> None:
-    """Raise unless the rows come after those of the earlier table, and the method can be learned again as it was."""
+def _check_appended(frame: nw.DataFrame[Any], earlier: nw.DataFrame[Any], release: TablePerturbation) -> int:
+    """Raise unless the rows came after those of the earlier table, and the method can be learned again as it was.
+
+    Return how many rows equal an earlier one, which may be other people with the same values.
+    """
     if earlier.columns != frame.columns:
         raise InvalidInputError(
             "the columns of the earlier table, in its order", words("others"), "Give both tables the same columns."
         )
-    n_earlier = len(earlier)
-    if len(frame) >= n_earlier and frame.head(n_earlier).to_native().equals(earlier.to_native()):
+    rows, released = (list(table.iter_rows()) for table in (frame, earlier))
+    again = (Counter(rows) & Counter(released)).total()
+    distinct = len(set(released)) >= MOSTLY * len(released)
+    if rows[: len(released)] == released or (distinct and again > HALF * min(len(released), len(rows))):
         raise InvalidInputError(
             "the rows that came later, alone",
-            words("a table that begins with all earlier rows"),
+            words("a table with rows of the earlier one"),
             "Leave the earlier rows out: they were released, and a second version of them would tell more.",
         )
     if "random_state" in release.get_params() and release.random_state is None:
@@ -498,6 +510,7 @@ def _check_appended(frame: nw.DataFrame[Any], earlier: nw.DataFrame[Any], releas
             words("none"),
             "Without it, the method learns something else.",
         )
+    return again
 
 
 def _measures_of_appended(

@@ -313,12 +313,12 @@ def test_later_releases_of_a_charge_begin_once_and_in_order(ledger: Ledger, tmp_
     for number in (0, 1, 2, 4):
         with pytest.raises(BudgetError, match="older copy"):
             ledger.begin_later("films", charge.hash, number)
-    with pytest.raises(LedgerError, match="pays for a schedule"):
+    with pytest.raises(LedgerError, match="pays for later parts"):
         ledger.settle(charge, gaussian(20.0, 1))  # what it left out may be released by a later release
-    with pytest.raises(LedgerError, match="the charge of the schedule"):
+    with pytest.raises(LedgerError, match="the charge of the schedule or run"):
         ledger.begin_later("films", "0" * 64, 1)
     assert rows(ledger) == before
-    assert [one.state for one in ledger.history("films")] == ["charged in full, for 2 later releases too"]
+    assert [one.state for one in ledger.history("films")] == ["charged in full, for 2 later parts too"]
     settled = ledger.charge("films", gaussian(20.0, 4), "a run that stopped")
     ledger.settle(settled, gaussian(20.0, 1))
     with pytest.raises(LedgerError, match="it was settled"):

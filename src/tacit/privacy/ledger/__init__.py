@@ -228,7 +228,7 @@ class Ledger:
             if known.settled is not None or known.later:
                 raise LedgerError(
                     "a charge that was not settled yet, and pays for one run",
-                    words(f"charge {charge.id}, which {'pays for a schedule' if known.later else 'was'}"),
+                    words(f"charge {charge.id}, which {'pays for later parts too' if known.later else 'was'}"),
                     "A charge is settled once. Make a new charge for further releases.",
                 )
             settled = checked_releases(guarantee, book.account)
@@ -242,7 +242,9 @@ class Ledger:
             transaction.append(_now(), charge.dataset, SETTLEMENT, body)
 
     def begin_later(self, dataset: str, charge: str, number: int) -> None:
-        """Note that a later release begins that an earlier charge pays for, or refuse: each of a schedule begins once.
+        """Note that a later part begins that an earlier charge pays for, or refuse: each begins once.
+
+        A part is a release of a schedule, what is left of a run that goes on from a checkpoint, or the end of such a run.
 
         Parameters
         ----------
@@ -263,16 +265,16 @@ class Ledger:
             known = next((item for item in book.charges if item.hash == charge), None)
             if known is None or known.settled is not None:
                 raise LedgerError(
-                    f"the charge of the schedule in {self.path}",
+                    f"the charge of the schedule or run in {self.path}",
                     words("a ledger without it, or where it was settled"),
-                    "Use the ledger that the schedule was charged to. Nothing was released.",
+                    "Use the ledger that it was charged to. Nothing was released.",
                 )
             if number != known.later + 1:
                 raise BudgetError(
-                    f"release number {known.later + 2} of the schedule of charge {known.id}",
-                    words(f"release number {number + 1}"),
-                    "The ledger has this release as begun: the schedule goes on from an older copy. Nothing was released. Go on "
-                    "from the newest copy, or begin a new schedule, for a budget of its own.",
+                    f"part number {known.later + 2} of what charge {known.id} pays for",
+                    words(f"part number {number + 1}"),
+                    "The ledger has this part as begun: the schedule, or the run with a checkpoint, goes on from an older copy. "
+                    "Nothing was released. Go on from the newest copy, or begin anew, for a budget of its own.",
                 )
             transaction.append(_now(), dataset, LATER, {"charge": known.id, "number": number})
 

@@ -76,7 +76,8 @@ class Charge:
         What was really released, once the charge was settled; None means that it counts in full. See `Book.counted` for when
         a settled charge counts for less.
     later : int
-        How many later releases, which this charge pays for too, were begun: those of a schedule.
+        How many later parts, which this charge pays for too, were begun: releases of a schedule, what was left of a run that
+        went on from a checkpoint, and the end of such a run.
     owned : bool
         Whether this is the object that `Ledger.charge` returned. Only that one can be settled, so that no one who reads
         the history takes back the charge of a run that has released everything.
@@ -100,7 +101,7 @@ class Charge:
     def state(self) -> str:
         """How it counts, in words."""
         if self.later:
-            return f"charged in full, for {self.later} later releases too"
+            return f"charged in full, for {self.later} later part{'s' if self.later > 1 else ''} too"
         if self.settled is None:
             return "charged in full"
         return "stopped early; counts in full" if self.counts_in_full else "settled to what was released"
