@@ -98,6 +98,22 @@ def test_two_data_sets_do_not_share_a_name(client, site, people, tmp_path):
     assert "Another data set has this name" in answer.text
 
 
+def test_a_data_set_with_charges_keeps_its_name(client, site, people):
+    """Under another name the same people would have a second budget."""
+    ledger = Ledger(site.ledger)
+    ledger.open_account(people.name, epsilon=1.0, delta=1e-6)
+    other = {**PEOPLE, "name": "other people"}
+    assert client.submit(f"/data/{people.id}", other).status_code == 200, "nothing was charged yet"
+    assert client.submit(f"/data/{people.id}", PEOPLE).status_code == 200
+    plan = Guarantee.from_releases([GaussianRelease(noise_multiplier=10.0)], delta=1e-6)
+    ledger.charge(people.name, plan, "a model")
+    answer = client.submit(f"/data/{people.id}", other)
+    assert answer.status_code == 422
+    assert "has charges for these data" in answer.text
+    assert site.datasets.get(people.id).name == people.name
+    assert client.submit(f"/data/{people.id}", PEOPLE).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("fields", "told"),
     [

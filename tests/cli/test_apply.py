@@ -32,6 +32,21 @@ def test_weights_are_those_of_the_model_in_memory(model, unit_rows, table, tmp_p
     assert (tmp_path / "w.parquet").stat().st_mode & 0o777 == 0o600
 
 
+def test_others_can_read_what_is_written_at_no_moment(table, tmp_path, monkeypatch):
+    tacit.NMF(2).fit(IMAGES).save(tmp_path / "m.tacit")
+    output, modes, write = tmp_path / "w.csv", [], pl.DataFrame.write_csv
+
+    def seen(self, file):
+        modes.append(output.stat().st_mode & 0o777 if output.exists() else None)
+        return write(self, file)
+
+    monkeypatch.setattr(pl.DataFrame, "write_csv", seen)
+    assert invoke("transform", tmp_path / "m.tacit", table, "-o", output).exit_code == 0
+    output.chmod(0o644)
+    assert invoke("transform", tmp_path / "m.tacit", table, "-o", output, "--overwrite").exit_code == 0
+    assert modes == [0o600, 0o600]
+
+
 def test_topics_of_new_texts_from_the_folder_of_a_fit(tmp_path):
     made = make_documents(40, n_topics=2, random_state=0)
     (tmp_path / "texts").mkdir()

@@ -199,7 +199,9 @@ class DataSets:
         names = sorted((entry.name for entry in self.folder.iterdir()), reverse=True)
         return [data for data in map(self.get, names) if data is not None]
 
-    def state(self, data: DataSet, answers: Mapping[str, str]) -> tuple[DataSet, dict[str, str]]:
+    def state(
+        self, data: DataSet, answers: Mapping[str, str], *, charged: bool = False
+    ) -> tuple[DataSet, dict[str, str]]:
         """Keep what was filled in, and write the files that a run needs if all is well; return it with what is wrong by field.
 
         Parameters
@@ -207,6 +209,8 @@ class DataSets:
         data : DataSet
         answers : mapping
             The fields of the form.
+        charged : bool
+            Whether the data set's account in the ledger has charges; then its name stays.
         """
         kind = answers.get("kind", data.kind)
         if kind not in kinds_of(data):
@@ -219,6 +223,12 @@ class DataSets:
             wrong["name"] = (
                 "Another data set has this name. The same people must be in one account: give two names only to two."
             )
+        elif charged and name != data.name:
+            wrong["name"] = (
+                f"The account {data.name!r} has charges for these data: under another name they would have a second budget. "
+                "Keep the name."
+            )
+            name = data.name
         asked = DataSet(data.id, name or data.name, data.path, kind, data.columns, data.created, dict(answers))
         if kind in (RATINGS, CLICKS):
             wrong |= self._histories(asked)

@@ -120,12 +120,17 @@ class DataPages:
         change = answers.pop("change", "")
         if change == "all":
             answers |= _for_all(data, answers)
-        stated, wrong = self.site.datasets.state(data, answers)
+        stated, wrong = self.site.datasets.state(data, answers, charged=self._is_charged(data))
         if change:  # the kind of data was changed, or one answer was given to many columns: the form is shown again
             return go(f"/data/{data.id}")
         if wrong:
             return self._form(request, stated, wrong, 422)
         return go(f"/data/{data.id}/question")
+
+    def _is_charged(self, data: DataSet) -> bool:
+        """Whether the account with the name of a data set has charges."""
+        book = self.site.book()
+        return book is not None and data.name in book.datasets() and bool(book.history(data.name))
 
     def draft(self, request: Request, form: FormData) -> Response:
         """Fill the form from the rows, for the holder to correct; how it is known stays to be answered."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,8 +142,10 @@ def _write(columns: dict[str, Any], output: Path, *, as_json: bool) -> None:
 
     frame: pl.DataFrame = pl.DataFrame(columns)
     output.parent.mkdir(parents=True, exist_ok=True)
-    getattr(frame, WRITERS[output.suffix.lower()])(output)
-    output.chmod(0o600)  # they describe the rows
+    # they describe the rows: no moment in which others can read them
+    with open(output, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        os.fchmod(file.fileno(), 0o600)  # of a file that is overwritten
+        getattr(frame, WRITERS[output.suffix.lower()])(file)
     if as_json:
         print_json({"output": str(output), "rows": frame.height, "columns": frame.columns})
     else:
