@@ -1,6 +1,8 @@
 """`tacit fit local`, as sites run it."""
 
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ from test_cli import invoke
 import tacit
 from tacit.data import split
 from tacit.errors import InvalidInputError
+from tacit.factor.coupled.local.estimator import LocalCountFactorization
 from tacit.factor.coupled.local.noise import LocallyPrivateCounts, NoisyCounts
-from tacit.privacy import Ledger
+from tacit.privacy import Ledger, fingerprint
+from tacit.report import fit_local_counts
 
 RNG = np.random.default_rng(3)
 SHARED = RNG.gamma(0.5, 2.0, (10, 2))
@@ -87,6 +91,8 @@ def test_every_byte_that_leaves_follows_from_the_noisy_counts(site, monkeypatch)
         (SITES[0], ("--delta-max", 0), "delta_max"),
         (SITES[0], ("--view", "nowhere.npz"), "noisy counts"),
         (SITES[0], ("--epsilon", 0), "epsilon"),
+        (SITES[0], ("--epsilon", 1e-14), "scale"),
+        (SITES[0], ("--epsilon", 300), "scale"),
         (SITES[0][0], (), "two axes"),
     ],
 )
@@ -112,3 +118,44 @@ def test_sparse_counts_are_read_with_their_zeros_unless_their_places_are_public(
         arguments = (*QUICK, "--epsilon", 1, "--held-out", 0, *options, "--output", out)
         assert invoke("fit", "local", site / "counts.npz", *arguments).exit_code == 0
         assert len(NoisyCounts.load(out / "model" / "view.npz").values) == size
+
+
+def test_a_command_that_is_stopped_has_the_noisy_counts_that_were_paid_for(site, monkeypatch):
+    ledger = Ledger(site / "ledger.db", create=True)
+    ledger.open_account("counts", 3.0, 1e-9, unit="cell", adjacency="replace-one")
+    spending = ("--epsilon", 2, "--ledger", site / "ledger.db", "--dataset", "counts")
+    fit = LocalCountFactorization.fit
+
+    def stopped(self, tables, **more):
+        if isinstance(tables[0], NoisyCounts):
+            raise KeyboardInterrupt
+        return fit(self, tables, **more)
+
+    arguments = ("fit", "local", site / "counts.npy", *QUICK, *spending, "--output", site / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalCountFactorization, "fit", stopped)
+        assert invoke(*arguments).exit_code != 0
+    assert len(ledger.history("counts")) == 1
+    assert NoisyCounts.load(site / "out" / "view.npz").guarantee.epsilon == pytest.approx(2.0)
+    assert not (site / "out" / "model").exists()
+    plain = invoke("fit", "local", site / "counts.npy", *QUICK, "--epsilon", 2, "--output", site / "other")
+    assert plain.exit_code == 0, plain.exception
+    assert sorted(path.name for path in (site / "other").iterdir()) == ["model", "report.html", "result.json"]
+
+
+def test_the_account_of_counts_is_that_of_all_of_them():
+    ledger = Ledger(Path(tempfile.mkdtemp()) / "ledger.db")
+    name = fingerprint(SITES[0])
+    ledger.open_account(name, 9.0, 1e-9, unit="cell", adjacency="replace-one")
+    LocallyPrivateCounts(1.0, ledger=ledger).privatise(SITES[0])
+    fit_local_counts(SITES[0], 2, epsilon=1.0, ledger=ledger, sweeps=4, burn_in=2)
+    assert len(ledger.history(name)) == 2
+
+
+def test_a_model_of_several_views_assumes_that_no_cell_is_in_two():
+    views = [LocallyPrivateCounts(epsilon).privatise(SITES[0]) for epsilon in (1.0, 2.0)]
+    model = LocalCountFactorization(2, sweeps=4, burn_in=2).fit(views)
+    assert model.guarantee_.epsilon == pytest.approx(2.0)
+    assert any("no cell is in two" in one for one in model.guarantee_.assumptions)
+    alone = LocalCountFactorization(2, sweeps=4, burn_in=2).fit(views[:1])
+    assert alone.guarantee_.assumptions == views[0].guarantee.assumptions

@@ -13,6 +13,7 @@ from tacit.cli.output import progress, show_fit
 from tacit.errors import InvalidInputError, words
 
 DATA = typer.Argument(help="Counts: a matrix (npz, mtx, npy, csv, parquet), or an npy array of any order.")
+VIEW_FILE = "view.npz"
 VIEW = typer.Option([], "--view", help="Noisy counts of another site (its model/view.npz); repeat it.")
 
 
@@ -45,7 +46,8 @@ def local(
     """Add noise to every count of a table or tensor at its site, and fit the noisy counts; no one else must be trusted.
 
     Writes model/view.npz (the noisy counts, for other sites), model/local.tacit, result.json and report.html. Without
-    --epsilon, the own counts are fitted without noise, with the views of other sites: for the holder only.
+    --epsilon, the own counts are fitted without noise, with the views of other sites: for the holder only. If the command is
+    stopped after the noise was paid for, view.npz in the output folder has the noisy counts.
     """
     from tacit.factor.coupled.local.noise import NoisyCounts
     from tacit.report import ResultFolder, fit_local_counts
@@ -68,11 +70,13 @@ def local(
             random_state=seed,
             source={"data": str(data.resolve())},
             progress=advance,
+            on_view=lambda made: made.save(output / VIEW_FILE),
             sweeps=sweeps,
             burn_in=sweeps // 2,
         )
         advance("writing the report")
         result.write(output)
+        (output / VIEW_FILE).unlink(missing_ok=True)  # model/ has it now
     show_fit(result, output, as_json=as_json)
 
 

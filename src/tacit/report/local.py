@@ -13,7 +13,8 @@ import numpy as np
 from tacit.data.split import check_fraction, held_out_cells
 from tacit.estimators.verdict import Concern, not_better_than
 from tacit.factor.coupled.local.estimator import LocalCountFactorization, count_list
-from tacit.factor.coupled.local.noise import CountList, LocallyPrivateCounts, NoisyCounts
+from tacit.factor.coupled.local.noise import CountList, LocallyPrivateCounts, NoisyCounts, named_by
+from tacit.privacy.fingerprint import fingerprint
 from tacit.report.figures import curves, histogram
 from tacit.report.page import Report
 from tacit.report.result import MODEL, FitResult
@@ -133,6 +134,7 @@ def fit_local_counts(
     random_state: int = 0,
     source: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
+    on_view: Callable[[NoisyCounts], None] | None = None,
     **parameters: Any,
 ) -> LocalCountsResult:
     """Add noise to a site's counts, fit them with the noisy counts of other sites, and measure the fit on held-out cells.
@@ -157,11 +159,13 @@ def fit_local_counts(
     frontier : bool, default=False
         With an epsilon: also fit synthetic counts at several epsilons, drawn from what was released, which costs no privacy.
     ledger, dataset
-        See `tacit.LocallyPrivateCounts`.
+        See `tacit.LocallyPrivateCounts`; the fingerprint is that of all counts, those that are held out included.
     random_state : int, default=0
         Seed of the sampler. It protects nothing.
     source : dict of str to str, optional
     progress : callable, optional
+    on_view : callable, optional
+        Called with the noisy counts as soon as they are drawn. They have cost a budget, and the fits may take long: save them.
     **parameters
         Further parameters of `tacit.LocalCountFactorization`.
 
@@ -194,8 +198,12 @@ def fit_local_counts(
         fitted[OWN] = plain
     else:
         say("adding noise")
+        if ledger is not None and dataset is None:
+            dataset = fingerprint(named_by(counts, observed))
         site = LocallyPrivateCounts(epsilon, delta_max, ledger=ledger, dataset=dataset)
         view = site.privatise(own, observed="stored")
+        if on_view is not None:
+            on_view(view)
         say("fitting from noisy counts")
         fitted[PRIVATE] = LocalCountFactorization(n_components, **settings).fit([view, *views])
         fitted[NAIVE] = LocalCountFactorization(n_components, **{**settings, "noise": "naive"}).fit([view, *views])

@@ -40,6 +40,7 @@ START_CELLS = 2_000_000
 """Tables with more cells than this start at means: a decomposition of the whole table would take longer than the sweeps."""
 MOST_CELLS = 50_000_000
 """Most cells that `predict` returns without a list of cells: 400 MB."""
+ONE_TABLE = "no cell is in two of the tables: two views of the same counts reveal more than the stated epsilon"
 START_SPREAD = 20.0
 """Shape of the Gamma noise, of mean 1, that the start is multiplied by, so that it is not exactly the same for all
 components. Set by hand."""
@@ -169,7 +170,7 @@ class LocalCountFactorization(SavedModel):
     Privacy
     -------
     The fit adds no noise. A model that is computed from noisy tables alone has the guarantee of these tables
-    (post-processing).
+    (post-processing): the largest epsilon of one of them, if no cell is in two.
 
     References
     ----------
@@ -448,7 +449,7 @@ def _gamma(generator: np.random.Generator, shape: Any, rate: NDArray[np.float64]
 
 
 def _weakest(tables: Sequence[Any]) -> Guarantee:
-    """Return the guarantee of an entry of any of the tables: each entry is in one of them."""
+    """Return the guarantee of an entry of any of the tables, which holds if each entry is in one of them."""
     clear = sum(not isinstance(table, NoisyCounts) for table in tables)
     if clear:
         return Guarantee.none(
@@ -456,4 +457,5 @@ def _weakest(tables: Sequence[Any]) -> Guarantee:
             "tables have their own guarantees"
         )
     guarantees: list[Guarantee] = [table.guarantee for table in tables]
-    return max(guarantees, key=lambda guarantee: guarantee.epsilon)
+    weakest = max(guarantees, key=lambda guarantee: guarantee.epsilon)
+    return weakest.assuming(ONE_TABLE) if len(tables) > 1 and weakest.holds else weakest

@@ -157,6 +157,12 @@ def listed_counts(counts: Any, observed: Any = None) -> CountList | None:
     return CountList(cells[order], numbers[order], sizes)
 
 
+def named_by(counts: Any, observed: Any = None) -> Any:
+    """Return what names the account of counts in a ledger, if nobody names it: their fingerprint is computed from this."""
+    listed = listed_counts(counts, observed)
+    return checked_counts(counts) if listed is None else (listed.cells, listed.values)
+
+
 def checked_counts(counts: ArrayLike, name: str = "counts") -> NDArray[np.int64]:
     """Return counts as integers; raise for negative numbers, fractions and NaN."""
     given = np.asarray(counts)
@@ -261,6 +267,7 @@ class LocallyPrivateCounts(Estimator):
         mask = checked_mask(None if listed is not None else observed, table.shape)
         # rounded up, so that the noise is never too small
         scale = math.nextafter(most / epsilon, math.inf) if most / (most / epsilon) > epsilon else most / epsilon
+        discrete_laplace(scale, 0)  # noise that cannot be drawn is refused before anything is charged
         guarantee = Guarantee.from_releases(
             [GeometricRelease("counts", scale=scale, sensitivity=most)],
             delta=NEGLIGIBLE,
@@ -278,7 +285,7 @@ class LocallyPrivateCounts(Estimator):
             warnings.warn(AGAIN, PrivacyWarning, stacklevel=3)
         generator = None if self.insecure_seed is None else insecure_generator(self.insecure_seed)
         if self.ledger is not None:
-            account = (table if listed is None else (listed.cells, table)) if self.dataset is None else self.dataset
+            account = named_by(counts, observed) if self.dataset is None else self.dataset
             Spending.on(open_ledger(self.ledger), account, type(self).__name__).charge(guarantee)
         self._has_released = True
         noise = discrete_laplace(scale, table.shape, generator=generator)
