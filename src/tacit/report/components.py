@@ -13,6 +13,7 @@ import numpy as np
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
 from tacit.estimators.verdict import Concern, about_columns, about_directions, about_strength
 from tacit.factor import PCA, SVD, PrivatePCA, PrivateSVD
+from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import curves, image_rows
 from tacit.report.page import Report
 from tacit.report.result import FitResult, concerns_in_the_result
@@ -221,9 +222,8 @@ def fit_components(
     plain = private_class(n_components, epsilon=math.inf, **bounds).fit(train)
     without = _measures(plain, train, test)
     say("fitting with privacy")
-    private = private_class(n_components, epsilon=epsilon, delta=delta, **bounds, ledger=ledger, dataset=dataset).fit(
-        train
-    )
+    account = {"ledger": ledger, "dataset": account_of(ledger, dataset, X)}
+    private = private_class(n_components, epsilon=epsilon, delta=delta, **bounds, **account).fit(train)
     private.extend_guarantee(*assumptions)
     measures = {}
     for name, value in _measures(private, train, test).items():

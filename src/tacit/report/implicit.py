@@ -15,6 +15,7 @@ from tacit.errors import InvalidInputError, words
 from tacit.estimators.verdict import Concern, not_better_than, only_popularity
 from tacit.factor import ImplicitRecommender, PrivateImplicitRecommender
 from tacit.measure.ranking import divided_histories, ranking_scores
+from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import histogram
 from tacit.report.page import Report
 from tacit.report.result import FitResult, concerns_in_the_result
@@ -230,7 +231,8 @@ def compare_implicit(
     if epsilon is not None:
         private: dict[str, Any] = {**settings, "delta": delta, "features": features}
         say("fitting with privacy")
-        model = PrivateImplicitRecommender(epsilon=epsilon, **private, ledger=ledger, dataset=dataset).fit(train)
+        account = {"ledger": ledger, "dataset": account_of(ledger, dataset, interactions)}
+        model = PrivateImplicitRecommender(epsilon=epsilon, **private, **account).fit(train)
         say("measuring")
         lists = {PRIVATE: model.rank(histories, k), **lists}
         if frontier:

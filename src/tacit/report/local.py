@@ -14,7 +14,7 @@ from tacit.data.split import check_fraction, held_out_cells
 from tacit.estimators.verdict import Concern, not_better_than
 from tacit.factor.coupled.local.estimator import LocalCountFactorization, count_list
 from tacit.factor.coupled.local.noise import CountList, LocallyPrivateCounts, NoisyCounts, named_by
-from tacit.privacy.fingerprint import fingerprint
+from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import curves, histogram
 from tacit.report.page import Report
 from tacit.report.result import MODEL, FitResult
@@ -198,9 +198,8 @@ def fit_local_counts(
         fitted[OWN] = plain
     else:
         say("adding noise")
-        if ledger is not None and dataset is None:
-            dataset = fingerprint(named_by(counts, observed))
-        site = LocallyPrivateCounts(epsilon, delta_max, ledger=ledger, dataset=dataset)
+        account = {"ledger": ledger, "dataset": account_of(ledger, dataset, named_by(counts, observed))}
+        site = LocallyPrivateCounts(epsilon, delta_max, **account)
         view = site.privatise(own, observed="stored")
         if on_view is not None:
             on_view(view)

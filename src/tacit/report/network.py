@@ -15,6 +15,7 @@ import numpy as np
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
 from tacit.errors import InvalidInputError, words
 from tacit.estimators.verdict import Concern, about_losses, not_better_than
+from tacit.privacy.ledger.spending import account_of
 from tacit.progress import Listener, Told, show_progress
 from tacit.report.figures import confusion, curves, predictions_plot, reliability_plot
 from tacit.report.page import Report
@@ -328,7 +329,7 @@ def compare_networks(
     if len(test[1]):
         task.measures(models, *test)  # everything that can fail is tried before the private fit is charged
     if epsilon is not None:
-        model = trained("training with privacy", epsilon=epsilon, ledger=ledger, dataset=dataset)
+        model = trained("training with privacy", epsilon=epsilon, ledger=ledger, dataset=account_of(ledger, dataset, X))
         models = {"private": model, "without privacy": plain}
     say("measuring")
     first = next(iter(models.values()))

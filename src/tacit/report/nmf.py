@@ -13,6 +13,7 @@ from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
 from tacit.estimators.verdict import Concern, about_columns, about_components, not_better_than
 from tacit.factor import NMF, PrivateNMF, choose_rank
 from tacit.measure import held_out_error, match_topics, top_words, topic_coherence
+from tacit.privacy.ledger.spending import account_of
 from tacit.privacy.vocabulary import PaidVocabulary
 from tacit.report.figures import curves, image_rows, word_bars
 from tacit.report.page import HOLDER_ONLY, Report
@@ -293,7 +294,7 @@ def compare_nmf(
     private: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "method": method, "row_norm": row_norm}
     if vocabulary is not None and vocabulary.rest is not None:
         private |= vars(vocabulary.rest)
-    private |= {"ledger": ledger, "dataset": dataset}
+    private |= {"ledger": ledger, "dataset": account_of(ledger, dataset, X)}
     # everything that can fail has been tried on the fit without privacy before the private one is charged
     if ranks is None:
         plain_curve = _sweep_errors(train, test, plain.n_components, settings)

@@ -16,6 +16,7 @@ from tacit.estimators.verdict import HOLDER, Concern, not_better_than, only_mean
 from tacit.factor import CoupledFactorization, Relation
 from tacit.factor.coupled.held_out import HeldOutCells, hold_out_by_key
 from tacit.factor.coupled.private.estimator import PrivateCoupledFactorization
+from tacit.privacy.ledger.spending import account_of
 from tacit.report.coupled import plain_parameters, top_entities
 from tacit.report.figures import factor_maps, histogram
 from tacit.report.page import Report
@@ -240,6 +241,10 @@ def compare_private_coupled(
     check_fraction(held_out)
     settings = {"random_state": random_state, **parameters}
     model = PrivateCoupledFactorization(ranks, epsilon=epsilon, delta=delta, **settings, ledger=ledger, dataset=dataset)
+    if ledger is not None:
+        private = [one for one in relations if isinstance(one, Relation) and model.private in one.factors]
+        known = tuple(part for relation in private for part in relation.known_cells())
+        model.set_params(dataset=account_of(ledger, dataset, known))
     if model.adjacency == "replace-one" and model.unit == "cell":
         raise InvalidInputError(
             'adjacency="add-remove" with unit="cell" and held-out cells',

@@ -15,6 +15,7 @@ from tacit.data.split import check_fraction, held_out_by_seed, held_out_pairs
 from tacit.errors import InvalidInputError, PrivacyWarning, words
 from tacit.estimators.verdict import Concern, about_ratings, not_better_than, only_biases
 from tacit.factor import PrivateRatingNMF, PrivateRecommender, RatingNMF, Recommender
+from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import bars, frontier, histogram
 from tacit.report.page import Report
 from tacit.report.result import FitResult, concerns_in_the_result
@@ -270,7 +271,8 @@ def compare_recommenders(
         curve = _errors_by_epsilon(kind, train, test, n_factors, other_epsilons, settings, say)
         say("fitting with privacy")
         wanted: Any = epsilon if budgets is None else dict(budgets)
-        model = kind(n_factors, epsilon=wanted, **settings, ledger=ledger, dataset=dataset).fit(train)
+        account = {"ledger": ledger, "dataset": account_of(ledger, dataset, ratings)}
+        model = kind(n_factors, epsilon=wanted, **settings, **account).fit(train)
         say("measuring")
         models = {"private": model, **models}
         measures = {**_scores({"private": model}, test), **measures}

@@ -14,6 +14,7 @@ from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
 from tacit.estimators.input import as_numbers
 from tacit.estimators.verdict import Concern, about_strength, not_better_than
 from tacit.factor import PrincipalComponentRegression, PrivatePCR
+from tacit.privacy.ledger.spending import account_of
 from tacit.report.page import Report
 from tacit.report.result import FitResult, concerns_in_the_result
 from tacit.report.synthetic_frontier import Frontier, regression_frontier
@@ -160,7 +161,8 @@ def fit_regression(
     say("fitting without privacy, to compare")
     without = PrivatePCR(n_components, epsilon=math.inf, **settings).fit(X[~out], y[~out])
     say("fitting with privacy")
-    private = PrivatePCR(n_components, epsilon=epsilon, delta=delta, **settings, ledger=ledger, dataset=dataset)
+    account = {"ledger": ledger, "dataset": account_of(ledger, dataset, (X, y))}
+    private = PrivatePCR(n_components, epsilon=epsilon, delta=delta, **settings, **account)
     private.fit(X[~out], y[~out]).extend_guarantee(*assumptions)
     measures, compared = _measures(private, X[out], y[out]), _measures(without, X[out], y[out])
     measures |= {f"{name}, without privacy": value for name, value in compared.items()}

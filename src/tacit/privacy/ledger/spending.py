@@ -63,6 +63,18 @@ def open_ledger(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
     return ledger if isinstance(ledger, Ledger) else Ledger(ledger, create=False)
 
 
+def account_of(ledger: Any, dataset: str | None, data: Any) -> str | None:
+    """Return the name of the account of a fit that gets a part of `data`: as for all of them, whatever the part is.
+
+    A part that was drawn at random has another fingerprint each time, and would be another account.
+    """
+    if ledger is None or dataset is not None:
+        return dataset
+    from tacit.privacy.fingerprint import fingerprint
+
+    return fingerprint(data)
+
+
 def voided_by(epsilon: Any, insecure_seed: Any, *, unprotected: bool = False) -> tuple[str, str] | None:
     """Return what takes the guarantee from a private fit with these settings, and what to do instead; None if nothing does."""
     listed = epsilon.values() if isinstance(epsilon, Mapping) else np.atleast_1d(np.asarray(epsilon, dtype=object))
