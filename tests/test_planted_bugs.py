@@ -9,6 +9,7 @@ import json
 import math
 import os
 import pickle
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +37,8 @@ from tacit import (
 )
 from tacit.channel import Bound, Choose, Grid, Noisy, Outcome, Plan, Sample, Step, Sum, budget, noisy, run
 from tacit.cli.main import app
+from tacit.cluster import run_on
+from tacit.cluster.journal import Journal
 from tacit.data import CategoryColumn, NumberColumn, make_images, make_ratings, split
 from tacit.errors import BudgetError, PrivacyViolationError, TacitError
 from tacit.estimators import base, private, scheduled
@@ -388,6 +391,30 @@ def schedules_refuse_older_copies(tmp_path: Path) -> None:
         release()
 
 
+def checkpoints_release_once(tmp_path: Path) -> None:
+    """One charge pays for one run, also where two drivers use its checkpoint, or one goes on from an older copy of it."""
+    book, checkpoint = Ledger(tmp_path / "ledger.db"), tmp_path / "run"
+    book.open_account("images", 9.0, 1e-5)
+    np.save(tmp_path / "rows.npy", IMAGES)
+
+    def fit(on_round: Any = None) -> Any:
+        model = PrivateNMF(2, method="rounds", rounds=2, ledger=book, dataset="images")
+        return run_on(None, model, [tmp_path / "rows.npy"], checkpoint=checkpoint, on_round=on_round)
+
+    def disturb(progress: Any) -> None:
+        if progress.rounds == 1:
+            shutil.copytree(checkpoint, tmp_path / "older")
+            with pytest.raises(TacitError):
+                fit()
+
+    fit(disturb)
+    shutil.rmtree(checkpoint)
+    shutil.move(tmp_path / "older", checkpoint)
+    with pytest.raises(BudgetError):
+        fit()
+    assert len(book.history("images")) == 1
+
+
 def schedules_count_the_rounding_of_all_releases() -> None:
     plan = Schedule(100)
     grid, sensitivity, _ = noisy.scales(plan.reach(1000), 50, 2.0, 1000)
@@ -540,6 +567,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     "schedules, settings": schedules_keep_their_settings,
     "schedules, once": schedules_release_once,
     "schedules, older copies": schedules_refuse_older_copies,
+    "checkpoints": checkpoints_release_once,
     "schedules, rounding": schedules_count_the_rounding_of_all_releases,
     "refitted": refitted_models_state_both_fits,
     "ended": ended_runs_state_their_plan,
@@ -976,6 +1004,18 @@ MUTANTS = [
         "a schedule goes on from an older copy of its file",
         "schedules, older copies",
         attribute(scheduled.PaidSchedule, "begin", lambda self, release: None),
+    ),
+    Mutant(
+        "double spending",
+        "two drivers use one checkpoint",
+        "checkpoints",
+        attribute(Journal, "_hold", lambda self: True),
+    ),
+    Mutant(
+        "double spending",
+        "a run goes on from an older copy of its checkpoint",
+        "checkpoints",
+        attribute(Journal, "_note", lambda self, spending, **_: None),
     ),
     Mutant(
         "sensitivity",

@@ -17,7 +17,7 @@ from programs import (
     unclipped,
 )
 
-from tacit.channel import Clear, Noisy, Outcome, Plan, Sample, Step, Sum, run
+from tacit.channel import Clear, Grid, Noisy, Outcome, Plan, Sample, Step, Sum, noisy, run
 from tacit.errors import PrivacyViolationError
 from tacit.testing import check_neighbours
 
@@ -232,3 +232,23 @@ def test_numbers_that_are_not_numbers_do_not_pass():
 def test_bytes_are_compared_to_the_last():
     with pytest.raises(PrivacyViolationError, match="released 'file'"):
         check_neighbours(lambda data: {"file": b"model" + b"\0" * (len(data) % 2)}, X, X[:-1])
+
+
+@pytest.mark.parametrize("part", ["grid", "sensitivity", "sigma"])
+def test_noise_that_sees_the_data_behind_the_plan_is_found(part, monkeypatch):
+    """The plan and the bounds are the same for both data sets; only what the channel makes of them differs."""
+    scales, seen = noisy.scales, []
+
+    def leaky(*given):
+        grid, sensitivity, sigma = scales(*given)
+        wrong = {"grid": Grid(grid.exponent + 1), "sensitivity": 1.1 * sensitivity, "sigma": 0.9 * sigma}
+        whole = {"grid": grid, "sensitivity": sensitivity, "sigma": sigma}
+        return tuple({**whole, **({part: wrong[part]} if seen[-1] > len(X) else {})}.values())
+
+    def fit(data):
+        seen.append(len(data))
+        return fit_with(mean_program)(data)
+
+    monkeypatch.setattr(noisy, "scales", leaky)
+    with pytest.raises(PrivacyViolationError, match="to ask for"):
+        check_neighbours(fit, X, np.vstack([X, FAR]))
