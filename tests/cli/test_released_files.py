@@ -117,6 +117,13 @@ def fit_recommend(folder: Path, ratings: pl.DataFrame) -> dict[str, bytes]:
     return model_files(folder, "fit", "recommend", folder / "ratings.csv", *arguments)
 
 
+def fit_recommend_non_negative(folder: Path, ratings: pl.DataFrame) -> dict[str, bytes]:
+    ratings.write_csv(folder / "ratings.csv")
+    pl.DataFrame({"item": range(8)}).write_csv(folder / "items.csv")
+    arguments = ("--catalogue", folder / "items.csv", "--factors", 2, "--epsilon", 20, "--non-negative")
+    return model_files(folder, "fit", "recommend", folder / "ratings.csv", *arguments)
+
+
 def fit_recommend_own_budgets(folder: Path, ratings: pl.DataFrame) -> dict[str, bytes]:
     ratings.with_columns(own=2.0 + 2.0 * (pl.col("user") % 2)).write_csv(folder / "ratings.csv")
     pl.DataFrame({"item": range(8)}).write_csv(folder / "items.csv")
@@ -139,7 +146,11 @@ def fit_implicit(folder: Path, ratings: pl.DataFrame) -> dict[str, bytes]:
     return model_files(folder, "fit", "recommend", folder / "clicks.csv", *arguments)
 
 
-def fit_coupled(folder: Path, ratings: pl.DataFrame) -> dict[str, bytes]:
+def fit_coupled_cells(folder: Path, ratings: pl.DataFrame) -> dict[str, bytes]:
+    return fit_coupled(folder, ratings, "--unit", "cell")
+
+
+def fit_coupled(folder: Path, ratings: pl.DataFrame, *further: object) -> dict[str, bytes]:
     ratings.write_csv(folder / "ratings.csv")
     for name, size in (("users", 40), ("items", 8)):
         (folder / f"{name}.txt").write_text("\n".join(map(str, range(size))))
@@ -148,14 +159,18 @@ def fit_coupled(folder: Path, ratings: pl.DataFrame) -> dict[str, bytes]:
         'file = "ratings.csv"\ncolumns = ["user", "item", "rating"]\neinsum = "ir,jr->ij"\n'
         'factors = ["user", "item"]\nobserved = "stored"\ndivergence = "euclid"\n'
     )
-    arguments = ("--value-range", "1:5", "--epsilon", 20)
+    arguments = ("--value-range", "1:5", "--epsilon", 20, *further)
     return model_files(folder, "fit", "coupled", folder / "spec.toml", *arguments)
 
 
-def fit_neural(folder: Path, examples: np.ndarray) -> dict[str, bytes]:
+def fit_neural_regression(folder: Path, examples: np.ndarray) -> dict[str, bytes]:
+    return fit_neural(folder, examples, "--label-range", "0:1")
+
+
+def fit_neural(folder: Path, examples: np.ndarray, kind: str = "--classes", labels: str = "0,1") -> dict[str, bytes]:
     pytest.importorskip("torch", reason="torch is not installed")
     pl.DataFrame(examples, schema=["a", "b", "y"]).with_columns(pl.col("y").cast(int)).write_csv(folder / "rows.csv")
-    arguments = ("--label", "y", "--classes", "0,1", "--feature-range", "0:1", "--hidden", "2", "--epochs", 2)
+    arguments = ("--label", "y", kind, labels, "--feature-range", "0:1", "--hidden", "2", "--epochs", 2)
     return model_files(folder, "fit", "neural", folder / "rows.csv", *arguments, "--epsilon", 8, "--sampling-rate", 0.5)
 
 
@@ -179,6 +194,10 @@ def without_row(rows: np.ndarray, place: int) -> np.ndarray:
 
 def without_text(texts: list[str], place: int) -> list[str]:
     return [text for index, text in enumerate(texts) if index != place]
+
+
+def without_cell(ratings: pl.DataFrame, place: int) -> pl.DataFrame:
+    return ratings.with_row_index("place").filter(pl.col("place") != place % len(ratings)).drop("place")
 
 
 def without_user(ratings: pl.DataFrame, place: int) -> pl.DataFrame:
@@ -205,10 +224,11 @@ CASES: dict[str, list[tuple[Callable, object, Callable]]] = {
         (fit_recommend, FRAME, without_user),
         (fit_recommend, EQUAL, without_user),
         (fit_recommend_own_budgets, FRAME, without_user),
+        (fit_recommend_non_negative, FRAME, without_user),
         (fit_implicit, FRAME, without_user),
     ],
-    "fit coupled": [(fit_coupled, FRAME, without_user)],
-    "fit neural": [(fit_neural, EXAMPLES, without_row)],
+    "fit coupled": [(fit_coupled, FRAME, without_user), (fit_coupled_cells, FRAME, without_cell)],
+    "fit neural": [(fit_neural, EXAMPLES, without_row), (fit_neural_regression, EXAMPLES, without_row)],
     "perturb": [(perturb, IMAGES, without_row)],
 }
 """By command: what runs it on data and returns what may be passed on, the data, and how to leave one unit out."""
@@ -261,7 +281,10 @@ def test_every_byte_is_the_same_without_one_unit(run, data, without, place, tmp_
         return run(folder, rows)
 
     unit = place
-    if run is fit_neural:  # its place among the examples that are not held out, which are sampled
+    if run in (
+        fit_neural,
+        fit_neural_regression,
+    ):  # its place among the examples that are not held out, which are sampled
         out = split.held_out_rows(EXAMPLES[:, :2], EXAMPLES[:, 2].astype(int), fraction=0.2, key=KEY)
         kept = np.flatnonzero(~out)
         place = kept[place // 2]
