@@ -38,7 +38,7 @@ from tacit import (
 from tacit.channel import Bound, Choose, Grid, Noisy, Outcome, Plan, Sample, Step, Sum, budget, noisy, run
 from tacit.cli.main import app
 from tacit.cluster import run_on
-from tacit.cluster.journal import Journal
+from tacit.cluster.journal import ClusterJournal
 from tacit.data import CategoryColumn, NumberColumn, make_images, make_ratings, split
 from tacit.errors import BudgetError, PrivacyViolationError, TacitError
 from tacit.estimators import base, private, scheduled
@@ -1009,13 +1009,13 @@ MUTANTS = [
         "double spending",
         "two drivers use one checkpoint",
         "checkpoints",
-        attribute(Journal, "_hold", lambda self: True),
+        attribute(ClusterJournal, "_hold", lambda self: True),
     ),
     Mutant(
         "double spending",
         "a run goes on from an older copy of its checkpoint",
         "checkpoints",
-        attribute(Journal, "_note", lambda self, spending, **_: None),
+        attribute(ClusterJournal, "_note", lambda self, spending, **_: None),
     ),
     Mutant(
         "sensitivity",

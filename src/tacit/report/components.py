@@ -222,7 +222,7 @@ def fit_components(
     plain = private_class(n_components, epsilon=math.inf, **bounds).fit(train)
     without = _measures(plain, train, test)
     say("fitting with privacy")
-    account = {"ledger": ledger, "dataset": account_of(ledger, dataset, X)}
+    account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, X)}
     private = private_class(n_components, epsilon=epsilon, delta=delta, **bounds, **account).fit(train)
     private.extend_guarantee(*assumptions)
     measures = {}

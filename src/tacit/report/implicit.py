@@ -231,7 +231,7 @@ def compare_implicit(
     if epsilon is not None:
         private: dict[str, Any] = {**settings, "delta": delta, "features": features}
         say("fitting with privacy")
-        account = {"ledger": ledger, "dataset": account_of(ledger, dataset, interactions)}
+        account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, interactions)}
         model = PrivateImplicitRecommender(epsilon=epsilon, **private, **account).fit(train)
         say("measuring")
         lists = {PRIVATE: model.rank(histories, k), **lists}

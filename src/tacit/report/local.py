@@ -198,7 +198,7 @@ def fit_local_counts(
         fitted[OWN] = plain
     else:
         say("adding noise")
-        account = {"ledger": ledger, "dataset": account_of(ledger, dataset, named_by(counts, observed))}
+        account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, named_by(counts, observed))}
         site = LocallyPrivateCounts(epsilon, delta_max, **account)
         view = site.privatise(own, observed="stored")
         if on_view is not None:

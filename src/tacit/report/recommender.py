@@ -271,7 +271,7 @@ def compare_recommenders(
         curve = _errors_by_epsilon(kind, train, test, n_factors, other_epsilons, settings, say)
         say("fitting with privacy")
         wanted: Any = epsilon if budgets is None else dict(budgets)
-        account = {"ledger": ledger, "dataset": account_of(ledger, dataset, ratings)}
+        account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, ratings)}
         model = kind(n_factors, epsilon=wanted, **settings, **account).fit(train)
         say("measuring")
         models = {"private": model, **models}

@@ -161,7 +161,7 @@ def fit_regression(
     say("fitting without privacy, to compare")
     without = PrivatePCR(n_components, epsilon=math.inf, **settings).fit(X[~out], y[~out])
     say("fitting with privacy")
-    account = {"ledger": ledger, "dataset": account_of(ledger, dataset, (X, y))}
+    account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, (X, y))}
     private = PrivatePCR(n_components, epsilon=epsilon, delta=delta, **settings, **account)
     private.fit(X[~out], y[~out]).extend_guarantee(*assumptions)
     measures, compared = _measures(private, X[out], y[out]), _measures(without, X[out], y[out])
