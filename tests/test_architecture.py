@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "tacit"
-FOUNDATION = {"errors", "validation", "progress"}
+FOUNDATION = {"errors", "json_text", "validation", "progress"}
 MODELS = {"factor", "neural", "synthetic", "perturb"}
 BASE = {"privacy", "channel", "data", "measure", "estimators"}
 
@@ -17,6 +17,7 @@ BASE = {"privacy", "channel", "data", "measure", "estimators"}
 ALLOWED = {
     "errors": set(),
     "validation": set(),
+    "json_text": set(),
     "progress": set(),
     "privacy": set(),
     "data": set(),

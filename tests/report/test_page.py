@@ -1,7 +1,10 @@
 """Reports are self-contained and escape users' text."""
 
+import ast
+import itertools
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +12,10 @@ import pytest
 from tacit.privacy import GaussianRelease, Guarantee
 from tacit.report import Report
 from tacit.report.figures import distributions, frontier, gains_by_size, histogram, image_rows
+from tacit.report.page import IN_WORDS, OF_UNITS
 from tacit.report.result import facts_of, for_the_holder
+
+SOURCE = Path(__file__).parents[2] / "src" / "tacit"
 
 
 class Seen(HTMLParser):
@@ -51,7 +57,15 @@ def test_shows_what_was_added_and_escapes_it(page):
     seen = Seen()
     seen.feed(page)
     text = " ".join(seen.text)
-    for part in ("first & second", "<b>x</b>", "a note", "cap 2", "differential privacy", "multiplier 3", "WX"):
+    for part in (
+        "first & second",
+        "<b>x</b>",
+        "a note",
+        "cap 2",
+        "differential privacy",
+        "multiplier 3",
+        "sums of products with the weights",
+    ):
         assert part in text
     assert seen.tags.count("svg") == 2
     assert seen.tags.count("table") == 2
@@ -102,6 +116,41 @@ def test_a_histogram_of_counts_has_no_empty_bin_between_whole_numbers():
     assert all(bar.get_height() >= 100 for bar in axis.patches)
     assert axis.get_ylim()[0] < 1
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1", "2", "5", "10", "20"]
+
+
+@pytest.mark.parametrize("most", [9, 95, 300, 2_300, 9_900, 250_000, 1_000_000])
+def test_the_labels_of_a_histogram_do_not_touch(most):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = histogram(np.array([1, most]), value_name="ratings of a user")
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    labels = figure.axes[0].get_xticklabels()
+    boxes = [label.get_window_extent(canvas.get_renderer()) for label in labels]
+    assert len(boxes) > 2
+    assert all(left.x1 + 3 < right.x0 for left, right in itertools.pairwise(boxes))
+
+
+def asked_with_noise(path):
+    """Return the names of the arrays of every sum of a module that has a bound, as far as they are written out."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "Sum":
+            given = [keyword.arg for keyword in node.keywords]
+            if "bound" in given:
+                yield from (
+                    name for name in given if name not in (None, "bound", "change", "fractions", "step", "units")
+                )
+
+
+def test_every_statistic_that_is_released_has_a_name_that_a_reader_knows():
+    asked = {
+        name
+        for package in ("factor", "neural", "synthetic")
+        for path in (SOURCE / package).rglob("*.py")
+        for name in asked_with_noise(path)
+    }
+    assert {"gram", "cells", "count"} <= asked
+    assert asked - IN_WORDS.keys() - OF_UNITS["user"].keys() == set()
 
 
 def test_in_a_page_for_the_holder_every_table_and_figure_says_whom_it_is_for():

@@ -9,7 +9,7 @@ import pkgutil
 import pytest
 
 import tacit.report
-from tacit.cli.output import check_output_file
+from tacit.cli.output import check_output_file, print_json
 from tacit.errors import InvalidInputError
 from tacit.report import Report
 from tacit.report.result import Result, Shown
@@ -28,6 +28,19 @@ def test_a_result_is_shown_in_a_notebook_and_written(tmp_path):
     result.write(tmp_path / "new" / "folder")
     assert json.loads((tmp_path / "new" / "folder" / "result.json").read_text()) == {"rows": 3}
     assert "<h2>Verdict</h2>" in (tmp_path / "new" / "folder" / "report.html").read_text()
+
+
+def test_values_that_are_not_finite_are_null_for_programs_that_know_no_nan(tmp_path, capsys):
+    values = {"bias": float("nan"), "scores": [1.0, (float("inf"), 2)], "name": "nan"}
+    finite = {"bias": None, "scores": [1.0, [None, 2]], "name": "nan"}
+
+    def refused(constant):
+        raise AssertionError(constant)
+
+    Result(values, Report("A fit")).write(tmp_path)
+    print_json(values)
+    for text in ((tmp_path / "result.json").read_text(), capsys.readouterr().out):
+        assert json.loads(text, parse_constant=refused) == finite
 
 
 def test_an_output_file_that_exists_or_cannot_be_written_is_refused(tmp_path):

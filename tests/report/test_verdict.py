@@ -153,7 +153,23 @@ def test_python_warns_of_a_column_that_outweighs_all_others():
         assert "'id'" in warned(lambda fit=fit: fit(counted))
         assert "for the holder only" in warned(lambda fit=fit: fit(counted))
         assert "'id'" not in warned(lambda fit=fit: fit(rows))
-    assert "Nearly all" not in warned(lambda: PrivatePCA(1, feature_range=(0, 600)).fit(counted))
+
+
+def test_one_range_for_all_columns_does_not_hide_an_identifier():
+    rng = np.random.default_rng(0)
+    rows = pl.DataFrame({"id": 5_000_000 + 10 * np.arange(300), "age": rng.integers(18, 90, 300), "h": rng.random(300)})
+    model = PrivatePCA(1, epsilon=1.0, delta=1e-6, feature_range=(0, 6_000_000))
+    assert "'id'" in warned(lambda: model.fit(rows))
+    found = fit_components(rows.to_numpy(), 1, kind="pca", epsilon=1.0, feature_range=(0, 6e6), terms=rows.columns)
+    assert "'id'" in whats(found.concerns)
+    own = (np.array([5_000_000, 18, 0]), np.array([5_003_000, 90, 1]))
+    assert "'id'" not in warned(lambda: PrivatePCA(1, epsilon=1.0, delta=1e-6, feature_range=own).fit(rows))
+
+
+def test_a_large_mean_does_not_make_a_column_dominant_in_components():
+    rows = np.random.default_rng(0).random((200, 3)) + np.array([2000.0, 0, 0])
+    assert "'year'" not in whats(fit_components(rows, 1, kind="pca", terms=["year", "a", "b"]).concerns)
+    assert "'year'" in whats(fit_components(rows, 1, kind="svd", terms=["year", "a", "b"]).concerns)
 
 
 def test_python_warns_of_models_that_are_no_better_than_a_trivial_one():

@@ -126,7 +126,7 @@ def _feature_range(rows: Labelled, given: str | None, *, private: bool) -> Any:
         raise InvalidInputError(
             "the public range of the features for a private fit",
             words("none, and the range of the private rows is private"),
-            "Give --feature-range LOW:HIGH, or a file with one line per column.",
+            "Give --feature-range LOW:HIGH, or a table with the columns name, low, high.",
         )
     least, greatest = rows.X.min(axis=0), rows.X.max(axis=0)
     return least, least + (greatest - least) + (greatest == least)

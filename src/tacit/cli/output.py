@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tacit.errors import InvalidInputError, parameter
+from tacit.json_text import as_json
 from tacit.progress import Told, show_progress
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def show_what_is_left() -> None:
 
 def print_json(values: Any) -> None:
     """Print one JSON object on standard output."""
-    print(json.dumps(values, indent=2))
+    print(as_json(values))
 
 
 def show_concern(what: str, advice: str, basis: str) -> None:

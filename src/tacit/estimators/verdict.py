@@ -148,7 +148,10 @@ def out_of_scale(what: str, error: float, constant_error: float) -> list[Concern
 
 
 def about_columns(X: Any, names: Sequence[str] | None) -> list[Concern]:
-    """Return a concern if one column determines a factorisation alone, for example an identifier."""
+    """Return a concern if one column determines a factorisation alone, for example an identifier.
+
+    Give the rows as the model sees them: in its units, less their mean if it takes the mean off.
+    """
     squares = np.asarray(X.multiply(X).sum(axis=0)).ravel() if hasattr(X, "multiply") else np.square(X).sum(axis=0)
     total = float(squares.sum())
     if len(squares) < 2 or total == 0 or float(squares.max()) <= DOMINANT * total:
@@ -158,7 +161,8 @@ def about_columns(X: Any, names: Sequence[str] | None) -> list[Concern]:
     return [
         Concern(
             f"Nearly all of the squared entries are in {column}, so every error is measured on that column alone.",
-            "Leave it out if it is an identifier; otherwise bring all columns to comparable units by public factors.",
+            "Leave it out if it is an identifier; otherwise bring all columns to comparable units by public factors, or give "
+            "each column a public range of its own.",
             HOLDER,
         )
     ]

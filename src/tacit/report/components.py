@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
-from tacit.estimators.verdict import Concern, about_columns, about_directions, about_strength
+from tacit.estimators.verdict import Concern, about_columns, about_directions, about_strength, some_rows
 from tacit.factor import PCA, SVD, PrivatePCA, PrivateSVD
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import curves, image_rows
@@ -212,7 +212,7 @@ def fit_components(
         say("fitting")
         model = plain_class(n_components, hide_singular_values=hide_singular_values, random_state=random_state)
         measures = _measures(model.fit(train), train, test)
-        seen = tuple(about_columns(train, terms))
+        seen = _about_columns(model, train, terms, centred=kind == "pca")
         return result(model, measures, int(train.shape[0]), terms, image_shape, data_concerns=seen)
     check_epsilon(epsilon)
     out = held_out_rows(X, fraction=held_out)
@@ -230,7 +230,7 @@ def fit_components(
         measures |= {name: value, f"{name}, without privacy": without[name]}
     measures["fraction of rows clipped"] = private.clipped_fraction_
     drawn = components_frontier(private, _explained, int(train.shape[0])) if frontier else None
-    seen = () if feature_range is not None else tuple(about_columns(train, terms))
+    seen = _about_columns(private, train, terms, centred=kind == "pca")
     return result(private, measures, int(train.shape[0]), terms, image_shape, drawn, seen)
 
 
@@ -259,3 +259,11 @@ def _ends(component: Any, terms: Sequence[str], sign: int) -> str:
     """Return the names of the columns with the largest entries of this sign."""
     order = np.argsort(-sign * component, kind="stable")[:NAMES_LISTED]
     return " ".join(str(terms[place]) for place in order if sign * component[place] > 0)
+
+
+def _about_columns(model: Any, X: Any, terms: Sequence[str] | None, *, centred: bool) -> tuple[Concern, ...]:
+    """Return a concern if one column has nearly all of the squared entries of some of the rows, as the model sees them."""
+    scaled = getattr(model, "scaled", lambda rows: rows)  # a private model maps columns from their public range
+    (rows,) = some_rows(X)
+    rows = scaled(rows.toarray() if hasattr(rows, "toarray") else rows)
+    return tuple(about_columns(rows - rows.mean(axis=0) if centred else rows, terms))

@@ -180,7 +180,9 @@ def histogram(values: NDArray[np.int64], *, value_name: str) -> Figure:
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_ylim(bottom=0.7)  # bars start below one, so that their lengths can be compared
-    ticks = [step * 10**power for power in range(len(str(most))) for step in (1, 2, 5) if step * 10**power <= most]
+    # above a hundred there is no room for the labels of three ticks per power of ten
+    steps = (1, 2, 5) if most <= 100 else (1, 3) if most <= 10_000 else (1,)  # by eye
+    ticks = [step * 10**power for power in range(len(str(most))) for step in steps if step * 10**power <= most]
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks], minor=False)
     axis.set_xticks([], minor=True)
     axis.yaxis.set_major_formatter("{x:,.0f}")

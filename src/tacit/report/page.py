@@ -33,10 +33,32 @@ IN_WORDS = {
     "words": "words with their numbers of texts",
     "items": "sums per item",
     "gradient": "gradient of the loss",
+    "triples": "frequencies of triples of values",
+    "targets": "sums of what is predicted",
+    "gains": "what the network gains over its baseline",
+    "entities": "number and mean of the units",
+    "rows": "sums per entity of the other factors",
+    "counts": "number of cells per entity",
+    "sums": "sums of the cells per entity",
+    "own": "factors of the units themselves",
+    "moments": "sums of products with the factors",
+    "moment": "sums of products with what is predicted",
+    "gram": "second moments of the factors",
+    "activity": "number of units with data, and their errors",
+    "scores": "sums of the scores",
+    "A": "sums of products with the weights",
+    "B": "second moments of the weights",
+    "WX": "sums of products with the weights",
+    "WW": "second moments of the weights",
 }
 """Statistics by names for readers who do not know the program."""
-OF_USERS = {"count": "number of users", "users": "number of users", "pairs": "sums for all pairs of items"}
-"""The same where the unit is a user."""
+FACTOR = "factor:"
+"""What the name of a factor's gradient begins with."""
+OF_UNITS = {
+    "user": {"count": "number of users", "users": "number of users", "pairs": "sums for all pairs of items"},
+    "cell": {"cells": "number and sum of the cells"},
+}
+"""The same where the unit is a user or a cell."""
 HOLDER_ONLY, PASSED_ON = "for the holder only", "may be passed on"
 """Who a section is for; in parentheses at the end of a heading they become a coloured mark."""
 
@@ -143,8 +165,10 @@ class Report:
 
 def _in_words(statistic: str, unit: str) -> str:
     """Return what a released statistic is: programs name the arrays of a sum, as in count+total."""
-    names = IN_WORDS | (OF_USERS if unit == "user" else {})
-    return ", ".join(names.get(part, part.replace("_", " ")) for part in statistic.split("+")) if statistic else "-"
+    names = IN_WORDS | OF_UNITS.get(unit, {})
+    parts = statistic.split("+")
+    of_factors = {part: f"gradient of {part.removeprefix(FACTOR)}" for part in parts if part.startswith(FACTOR)}
+    return ", ".join((names | of_factors).get(part, part.replace("_", " ")) for part in parts) if statistic else "-"
 
 
 def _marked(section: dict[str, Any], for_the_holder: bool) -> dict[str, Any]:

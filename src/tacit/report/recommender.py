@@ -115,7 +115,7 @@ class RecommenderComparison(FitResult):
         keys = ("rmse", "mae", "recall", "ndcg", "average_precision", "coverage", "popularity_bias")
         names = ["RMSE", "MAE", "recall at 10", "NDCG at 10", "MAP at 10", "coverage", "popularity bias"]
         rows = [
-            [name, *(f"{scores[key]:.4f}" if key in scores else "" for key in keys)]
+            [name, *(f"{scores[key]:.4f}" if math.isfinite(scores.get(key, math.nan)) else "" for key in keys)]
             for name, scores in self.measures.items()
         ]
         report.table(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import warnings
@@ -18,6 +17,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from tacit.errors import ConcernWarning, InvalidInputError, parameter, words
 from tacit.estimators.saved import SavedModel
 from tacit.estimators.verdict import Concern, about_guarantee
+from tacit.json_text import as_json
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.rounding import rounded_up
 from tacit.report.page import Occasion, Report, occasion
@@ -74,7 +74,7 @@ class Shown:
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         warned = {"warnings": occasion.get().warnings} if occasion.get().warnings else {}
-        _replace(target / VALUES, json.dumps({**self.summary, **warned}, indent=2))
+        _replace(target / VALUES, as_json({**self.summary, **warned}))
         _replace(target / PAGE, self.report.html())
 
     def _repr_html_(self) -> str:

@@ -114,8 +114,10 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         explained = float(np.square(centred @ self.components_.T).sum()) / total if total else 1.0
         names = getattr(self, "feature_names_in_", None)
         directions = about_directions(explained, *self.components_.shape)
-        # columns with a public range have comparable units already
-        self._note_concerns([*(about_columns(rows, names) if self.feature_range is None else ()), *directions])
+        spread = (
+            some - some.mean(axis=0) if self._centred else some
+        )  # by the true mean: the noise of few rows is no column's
+        self._note_concerns([*about_columns(spread, names), *directions])
 
     def _concerns(self) -> list[Concern]:
         values = vars(self).get("singular_values_", vars(self).get("explained_variance_", ()))
