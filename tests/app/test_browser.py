@@ -713,6 +713,7 @@ def test_a_killed_app_leaves_run_and_ledger_right(slow, slow_page):
     address = start(slow_page, "a killed app")
     slow_page.get_by_text(re.compile(r"release \d")).wait_for()
     slow.stop(signal.SIGKILL)
+    slow_page.get_by_text("The app does not answer").wait_for()
     assert len(ledger(slow).history("a killed app")) == 1
     slow.start()  # on the same port: the page that is open finds it again, with its session
     slow_page.wait_for_selector(".verdict")
@@ -1003,6 +1004,29 @@ def test_screens_of_400_pixels(browser, real, addresses):
         assert page.evaluate("document.documentElement.scrollWidth") <= 400, name
         if name == "describe":
             shot_small(page, "small")
+    context.close()
+
+
+def test_a_report_fits_400_pixels_dark_screens_and_paper(browser, tmp_path):
+    """Reports are written by commands too; the app shows them in a frame."""
+    from tacit.report import Report
+    from tacit.report.figures import bars
+    from tacit.report.result import for_the_holder
+
+    report = Report("A fit", for_the_holder())
+    report.facts = {"settings": "components 3, " * 30}
+    report.text("Certificate", f"Its digest is sha256:{'0123456789abcdef' * 4}.")
+    report.table("Wide", [f"column {place}" for place in range(20)], [["1.2345"] * 20])
+    report.figure("Bars", bars([f"group {place}" for place in range(12)], {"error": [1.0] * 12}, value_name="x"), "")
+    report.write(tmp_path / "report.html")
+    context = browser.new_context(viewport={"width": 400, "height": 800}, color_scheme="dark")
+    page = context.new_page()
+    page.goto((tmp_path / "report.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert sum(map(int, re.findall(r"\d+", page.evaluate(background))[:3])) < 150
+    page.emulate_media(media="print", color_scheme="light")
+    assert sum(map(int, re.findall(r"\d+", page.evaluate(background))[:3])) == 3 * 255
     context.close()
 
 

@@ -392,7 +392,11 @@ def test_a_finished_run_is_audited_at_no_cost(client, site, people):
     name = answer.url.path.rpartition("/")[2]
     assert client.submit(f"/audits/{name}", {}).status_code == 404, "it has not ended"
     ended(site, name)
-    assert "Audit Make a synthetic table: people" in client.get("/audits").text
+    page = client.get("/audits").text
+    assert "Audit Make a synthetic table: people</button> epsilon 0.5, asked for 2" in page, (
+        "runs of one data set are told apart"
+    )
+    assert "<td>0.5</td>" in client.get("/runs").text, "and in the list of runs"
     spent = site.book().history(people.name)
     audit = client.submit(f"/audits/{name}", {}).url.path.rpartition("/")[2]
     line = site.runner.get(audit).spec["line"]

@@ -1,10 +1,14 @@
 """An audit of a command attacks the fit of that very command: every option is followed, or refused."""
 
+import re
+
 import numpy as np
 import polars
 import pytest
+from typer.testing import CliRunner
 
 from tacit.cli.audited import audited_command
+from tacit.cli.main import app
 from tacit.data import make_ratings
 from tacit.errors import InvalidInputError
 
@@ -17,6 +21,16 @@ def rows(tmp_path):
     frame.write_csv(tmp_path / "rows.csv")
     (tmp_path / "words").write_text("moon\nstar\ncomet\nthe\n")
     return tmp_path / "rows.csv"
+
+
+@pytest.mark.slow
+def test_the_page_of_an_audit_says_what_was_audited(rows, tmp_path):
+    command = ["fit", "nmf", str(rows), "--rank", "2", "--epsilon", "1", "--drop", "text"]
+    options = ["--made-up", "--only", "replay", "--no-bugs", "--output", str(tmp_path / "out")]
+    assert CliRunner().invoke(app, ["audit", *options, *command]).exit_code == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "<dt>data</dt><dd>rows.csv</dd>" in page
+    assert re.search(r"<dt>settings</dt><dd>[^<]*components 2", page)
 
 
 def test_columns_that_the_command_leaves_out_are_not_audited(rows):

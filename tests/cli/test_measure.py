@@ -46,6 +46,8 @@ def measured(files):
 @pytest.mark.slow
 def test_one_report_with_everything(files, measured):
     page = (files / "out" / "report.html").read_text()
+    assert "<dt>data</dt><dd>original.csv</dd>" in page
+    assert "<dt>rows</dt><dd>160</dd>" in page
     for heading in (
         *("Verdict", "Distortion", "Clusters kept", "What classifiers learn", "What attackers recover"),
         *("Distributions", "Two components", "Clusters"),

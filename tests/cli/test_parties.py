@@ -69,7 +69,10 @@ def test_simulated_parties_leave_what_real_ones_would(tmp_path):
         folder = tmp_path / "out" / result["party"]
         np.testing.assert_array_equal(model.components_, models[0].components_)
         assert np.load(folder / "rows.npy").shape == (result["records"], 2)
-        assert "bytes sent" in (folder / "report.html").read_text()
+        page = (folder / "report.html").read_text()
+        assert "bytes sent" in page
+        assert f"<dt>records of this party</dt><dd>{result['records']}</dd>" in page
+        assert "<dt>data</dt><dd>data.npz</dd>" in page
         for file in ("rows.npy", "result.json", "report.html", "checkpoint.db", "data.npz", "model/nmf.tacit"):
             assert (folder / file).stat().st_mode & 0o077 == 0, file
         assert result["traffic"]["sent"] > 0

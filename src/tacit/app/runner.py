@@ -38,6 +38,8 @@ POLL_SECONDS = 0.2
 """Time between two looks at the runs: short enough that a page seems to react at once."""
 TICKETS = "tickets"
 """The folder with the forms that were sent."""
+EPSILON = "--epsilon="
+"""How a command's argument with its epsilon begins."""
 LARGEST_OUTPUT = 1 << 20
 """Of what a command printed, this many bytes are read."""
 
@@ -80,6 +82,12 @@ class Run:
     def is_over(self) -> bool:
         """Whether nothing will happen any more."""
         return self.state in ENDED
+
+    @property
+    def epsilon(self) -> str:
+        """The epsilon that was asked for; empty if the command has none."""
+        asked = [part.removeprefix(EPSILON) for part in self.spec["command"] if part.startswith(EPSILON)]
+        return f"{float(asked[-1]):g}" if asked and self.kind != "audit" else ""
 
     @property
     def output(self) -> Path:

@@ -14,7 +14,7 @@ from tacit.audit.certificate import FOR_THE_HOLDER, FORMAT, MADE_UP, MAY_BE_PUBL
 from tacit.audit.findings import Finding, rounded_down
 from tacit.privacy.ledger import Ledger
 from tacit.report.page import Report
-from tacit.report.result import ResultFolder, Shown
+from tacit.report.result import ResultFolder, Shown, facts_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,6 +138,8 @@ class Audit(Shown):
     def report(self) -> Report:
         """The page."""
         report = Report(f"Audit of {self.model}", MAY_BE_PUBLISHED if self.made_up else FOR_THE_HOLDER)
+        given = {name: value for name, value in self.settings.items() if isinstance(value, bool | int | float | str)}
+        report.facts = facts_of(given)
         report.text("Verdict", self.verdict)
         report.figure(
             "Claim and lower bounds",

@@ -54,9 +54,13 @@ def audit(
 
     if (ledger is None) != (dataset is None):
         raise InvalidInputError("--ledger and --dataset together", words("one of them"), "Give both, or neither.")
-    with ResultFolder(output, overwrite=overwrite, model=False), progress(STAGES, quiet=as_json) as advance:
+    with (
+        ResultFolder(output, overwrite=overwrite, model=False) as folder,
+        progress(STAGES, quiet=as_json) as advance,
+    ):
         advance("reading the data")
         subject = audited_command(command)
+        folder.occasion.data = subject.file.name
         result = attack(
             subject.estimator,
             subject.data,

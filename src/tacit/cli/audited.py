@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,10 +48,11 @@ class Options(Mapping[str, Any]):
 
 @dataclass(frozen=True, repr=False)
 class Audited(Undisclosed):
-    """An estimator that is not fitted, and its data."""
+    """An estimator that is not fitted, its data, and the file that they are from."""
 
     estimator: Any
     data: Any
+    file: Path = Path()
 
 
 def audited_command(command: list[str]) -> Audited:
@@ -75,7 +76,7 @@ def audited_command(command: list[str]) -> Audited:
     options = _parsed(command[0], name, arguments)
     audited = read(options)
     options.check_all_used()
-    return audited
+    return replace(audited, file=next(Path(options[name]) for name in ("data", "table", "spec") if name in options))
 
 
 def _parsed(group: str, name: str, arguments: list[str]) -> Options:

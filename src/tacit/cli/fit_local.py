@@ -53,7 +53,8 @@ def local(
     from tacit.report import ResultFolder, fit_local_counts
 
     private = epsilon is not None
-    with ResultFolder(output, overwrite=overwrite), progress(4 if private else 3, quiet=as_json) as advance:
+    stages = 4 if private else 3
+    with ResultFolder(output, overwrite=overwrite, data=data), progress(stages, quiet=as_json) as advance:
         advance("reading the counts")
         spending = account(ledger, dataset, data, private=private)
         counts = _counts(data, stored=stored)

@@ -115,7 +115,7 @@ def join(
     with (
         private_files(*earlier),
         ended_by_sigterm(),
-        ResultFolder(output, overwrite=overwrite or resume),
+        ResultFolder(output, overwrite=overwrite or resume, data=data),
         shown as tell,
     ):
         part = take_part(

@@ -27,6 +27,8 @@ SCHEMA = typer.Option(None, help="For private-table: the public schema of the co
 OUTPUT = typer.Option(Path("tacit-simulation"), "--output", "-o", help="Folder for the job, with one folder per party.")
 PATIENCE = 10.0
 """Seconds that the other parties have to end after one failed; then they are stopped."""
+SECONDS_PER_LINE = 1.0
+"""Each party's rounds are shown once in this time."""
 MAIN = "from tacit.cli.main import main; main()"
 
 
@@ -204,11 +206,15 @@ def _keep_answer(process: subprocess.Popen[str], name: str, answers: dict[str, d
 
 def _show(process: subprocess.Popen[str], quiet: bool) -> None:
     assert process.stderr is not None
+    last = -SECONDS_PER_LINE
     for line in process.stderr:
         if quiet:
             continue
         try:
             seen = json.loads(line)
+            if time.monotonic() - last < SECONDS_PER_LINE and "round" in seen:
+                continue  # hundreds of rounds in a few seconds
+            last = time.monotonic()
             shown = (
                 f"{seen['party']}: round {seen['round']}, {seen['sent']:,} bytes sent, {seen['computing']:.1f} s computing, "
                 f"{seen['waiting']:.1f} s waiting"

@@ -92,7 +92,7 @@ class Partitioned:
         from tacit.report import ResultFolder, fit_partitions
 
         replace = overwrite or self._was_killed_before_it_wrote(output)
-        with ResultFolder(output, overwrite=replace), progress(stages, quiet=as_json) as advance:
+        with ResultFolder(output, overwrite=replace, data=self.data), progress(stages, quiet=as_json) as advance:
             advance("starting the cluster")
             result = fit_partitions(
                 estimator,

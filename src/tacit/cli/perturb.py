@@ -176,7 +176,8 @@ def _show_release(summary: dict[str, Any], folder: Path) -> None:
     if "ledger" in summary:
         typer.echo(summary["ledger"])
     for name, value in summary["measures"].items():
-        typer.echo(f"{name}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
+        shown = f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
+        typer.echo(f"{name}: {shown}")
     show_what_is_left()
     if summary["unchanged"]:
         typer.echo(f"Released unchanged: {', '.join(summary['unchanged'])}")

@@ -80,6 +80,10 @@ def measure_synthetic_rows(
     """
     measures = measure_synthetic(original, synthetic, label=label, outsiders=outsiders, random_state=random_state)
     report = Report("Synthetic rows", for_the_holder())
+    report.facts = {
+        "rows": f"{len(original):,} and {len(synthetic):,} synthetic",
+        "settings": f"random state {random_state}",
+    }
     show_synthetic(report, measures, label)
     return MeasuredRows({"notice": for_the_holder(), "label": label, **measures.to_dict()}, report, measures)
 
@@ -315,6 +319,7 @@ def _report(
     remarks: Sequence[str],
 ) -> Report:
     report = Report("A released table", for_the_holder())
+    report.facts = {"rows": f"{len(original):,}", "settings": f"columns measured {len(names)}, random state {seed}"}
     report.text("Verdict", measures.verdict, *remarks)
     if measures.left_out:
         note = "These could not be measured on this table; everything else was."

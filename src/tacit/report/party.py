@@ -75,6 +75,7 @@ class PartyResult(FitResult):
             f" From round {number} on the records of {name}, which left, are missing."
             for name, number in self.left.items()
         )
+        report.facts = {"records of this party": f"{self.n_records:,}", **report.facts}
         report.text("Parties", f"One model, fitted by {', '.join(self.parties)}.{left}")
         if self.payoff_text:
             report.text("Did joining pay off?", f"{self.payoff_text} These figures stay with this party.")

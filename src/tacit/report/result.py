@@ -191,16 +191,20 @@ def _plain_settings(model: Any) -> dict[str, Any]:
     }
 
 
-def facts_of(settings: Mapping[str, Any], n_units: int | None, guarantee: Guarantee) -> dict[str, str]:
+def facts_of(
+    settings: Mapping[str, Any], n_units: int | None = None, guarantee: Guarantee | None = None
+) -> dict[str, str]:
     """Return what was fitted and how, for the header of a page."""
-    facts = {} if n_units is None else {f"{guarantee.unit}s fitted": f"{n_units:,}"}
+    unit = "row" if guarantee is None else guarantee.unit
+    facts = {} if n_units is None else {f"{unit}s fitted": f"{n_units:,}"}
     given = {name: value for name, value in settings.items() if value is not None}
     shown = [
         f"{name.removeprefix('n_').replace('_', ' ')} {f'{value:.4g}' if isinstance(value, float) else value}"
         for name, value in given.items()
     ]
     epsilon = given.get("epsilon")
-    if isinstance(epsilon, float) and guarantee.holds and guarantee.epsilon > 1.001 * epsilon:
+    stated = guarantee is not None and guarantee.holds
+    if isinstance(epsilon, float) and stated and guarantee.epsilon > 1.001 * epsilon:
         shown.append(f"epsilon in all {rounded_up(guarantee.epsilon)}")  # a part was spent before, as on a vocabulary
     return facts | ({"settings": ", ".join(shown)} if shown else {})
 

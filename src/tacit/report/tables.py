@@ -234,7 +234,7 @@ def synthesize_table(
         "method": PRIVATE,
         "label": label,
         "guarantee": model.guarantee_.to_dict(),
-        "measures": {"rows (noisy)": model.count_, "rows drawn": len(released)},
+        "measures": {"rows (noisy)": round(model.count_), "rows drawn": len(released)},
         "releasable": ["guarantee", "measures"],
         "compared": measured.to_dict(),
         "changed": [],
@@ -252,7 +252,7 @@ def synthesize_table(
     report.table(
         "What was done (may be passed on)",
         ["", "value"],
-        [[name, f"{value:.4g}"] for name, value in summary["measures"].items()],
+        [[name, f"{value:,}"] for name, value in summary["measures"].items()],
         note="The number of rows is noisy, and part of the release.",
     )
     show_synthetic(report, measured, label)

@@ -64,6 +64,7 @@ if (plan) {
 }
 
 // What runs is looked at again until it is over.
+const away = part("away");
 const follow = (element, inner, ended) => {
   const look = async () => {
     try {
@@ -73,8 +74,10 @@ const follow = (element, inner, ended) => {
         if (text !== element.dataset.last) element.innerHTML = text;
         element.dataset.last = text;
       }
+      if (away) away.hidden = true;
     } catch {
-      // the app was stopped, or is starting again: look again later
+      // the app was stopped, or is starting again: say so, and look again later
+      if (away) away.hidden = false;
     }
     const now = part(inner);
     if (now && ["done", "failed", "cancelled", "interrupted"].includes(now.dataset.state)) ended();
