@@ -110,6 +110,8 @@ def test_bad_input_is_refused_in_words(table, tmp_path):
     tacit.NMF(2).fit(IMAGES).save(tmp_path / "m.tacit")
     ratings = pl.DataFrame({"user": [0, 0, 1, 1], "item": [0, 1, 0, 1], "rating": [1.0, 2.0, 3.0, 4.0]})
     tacit.Recommender(1).fit(ratings).save(tmp_path / "r.tacit")
+    tacit.PrincipalComponentRegression(2).fit(IMAGES, IMAGES[:, 0]).save(tmp_path / "c.tacit")
+    pl.read_csv(table).with_columns(label=pl.lit(1)).write_csv(tmp_path / "labelled.csv")
     (tmp_path / "there.csv").touch()
     for arguments, message in (
         (("transform", "m.tacit", "rows.csv", "-o", "w.txt"), "ends in .csv or .parquet"),
@@ -118,6 +120,8 @@ def test_bad_input_is_refused_in_words(table, tmp_path):
         (("predict", "m.tacit", "rows.csv", "-o", "w.csv"), "tacit transform"),
         (("predict", "r.tacit", "rows.csv", "-o", "w.csv"), "tacit recommend"),
         (("transform", ".", "rows.csv", "-o", "w.csv"), "0 model files"),
+        (("transform", "m.tacit", "labelled.csv", "-o", "w.csv"), "36 columns of the fit; got 37 columns"),
+        (("predict", "c.tacit", "labelled.csv", "-o", "w.csv"), "as the label, with --drop"),
     ):
         given = [tmp_path / part if part[0] != "-" and place else part for place, part in enumerate(arguments)]
         found = invoke(*given)

@@ -440,7 +440,7 @@ def test_a_private_table_from_a_confirmed_schema(table, tmp_path):
     found = tacit_command("tables", "schema", table, "-o", schema)
     assert found.returncode == 0, found.stderr
     assert "your statement that the schema is public" in " ".join(found.stdout.split())
-    assert "look like identifiers or free text: patient_id" in found.stdout
+    assert "or have one value only: patient_id" in found.stdout
     assert "does not exist yet" in refused("tables", "schema", table, "-o", schema)
     run = ("perturb", table, "--method", "private-table", "--schema", schema, "--label", "state", "--epsilon", 5)
     outputs = ("-o", tmp_path / "out.csv", "--report", tmp_path / "report")

@@ -201,6 +201,12 @@ def test_marks_of_empty_cells_are_gaps_in_numbers_and_names_elsewhere(tmp_path):
         NumberColumn(0, 10).numbers(cells["x"].to_numpy(), "x")
 
 
+def test_a_draft_leaves_out_columns_of_one_value_which_a_private_table_refuses():
+    draft = draft_schema(pl.DataFrame({"sex": ["f", "m"], "country": ["DE", "DE"], "test": ["0", "0"]}))
+    assert list(draft.columns) == ["sex"]
+    assert draft.left_out == ("country", "test")
+
+
 def test_a_draft_sees_numbers_beside_marks_of_empty_cells():
     income = [f"{1000 + 1.25 * place:.2f}" if place % 3 else "NA" for place in range(60)]
     drafted = draft_schema(pl.DataFrame({"income": income})).columns["income"]

@@ -60,6 +60,7 @@ def transform(
         shape=None,
         chosen=chosen_columns(columns, drop, missing, text_column, private=False),
     )
+    _check_width(fitted, rows.X)
     weights = fitted.transform(rows.X)
     output_columns = {f"component_{place + 1}": weights[:, place] for place in range(weights.shape[1])}
     _write(output_columns, output, as_json=as_json)
@@ -85,6 +86,7 @@ def predict(
     fitted = loaded(model, "predict", "tacit recommend for a recommender, tacit transform for components")
     chosen = chosen_columns(columns, drop, missing, private=False)
     rows = numbers_of(read_table(data), data, **chosen.numbers).X
+    _check_width(fitted, rows)
     output_columns: dict[str, Any] = {"prediction": fitted.predict(rows)}
     if hasattr(fitted, "predict_proba"):
         probabilities = fitted.predict_proba(rows)
@@ -135,6 +137,18 @@ def loaded(model: Path, method: str, instead: str) -> Any:
     if not hasattr(fitted, method) or hasattr(fitted, "recommend_for"):
         raise InvalidInputError(f"a model with {method} for rows", parameter(type(fitted).__name__), f"Use {instead}.")
     return fitted
+
+
+def _check_width(fitted: Any, rows: Any) -> None:
+    """Raise unless the rows have as many columns as those of the fit."""
+    expected = getattr(fitted, "n_features_in_", rows.shape[1])
+    if rows.shape[1] != expected:
+        raise InvalidInputError(
+            f"rows with the {expected} columns of the fit",
+            words(f"{rows.shape[1]} columns"),
+            "Leave out the columns that the fit did not have, as the label, with --drop; or name those of the fit, in their "
+            "order, in --columns.",
+        )
 
 
 def _write(columns: dict[str, Any], output: Path, *, as_json: bool) -> None:

@@ -51,7 +51,9 @@ def schema(
         "statement that the schema is public."
     )
     if draft.left_out:
-        typer.echo(f"Left out, because they look like identifiers or free text: {', '.join(draft.left_out)}")
+        typer.echo(
+            f"Left out, because they look like identifiers or free text, or have one value only: {', '.join(draft.left_out)}"
+        )
 
 
 @app.command()

@@ -820,8 +820,8 @@ def draft_schema(frame: pl.DataFrame) -> TableSchema:
     """Return a schema that fits the rows, marked as not public.
 
     The rows are used without protection: kinds and categories are those of the rows, and bounds are rounded outwards to 1, 2 or 5
-    times a power of ten. Columns that look like identifiers or free text are left out. A private model refuses the draft until
-    a person has corrected and confirmed it.
+    times a power of ten. Columns that look like identifiers or free text, or have one value only, are left out. A private model
+    refuses the draft until a person has corrected and confirmed it.
 
     Parameters
     ----------
@@ -831,8 +831,12 @@ def draft_schema(frame: pl.DataFrame) -> TableSchema:
     if not frame.height or not frame.columns:
         raise InvalidInputError("a table with rows and columns", words("an empty one"), "Give the table with its rows.")
     drafted = {name: _column(name, frame[name]) for name in frame.columns}
-    columns = {name: spec for name, spec in drafted.items() if spec is not None}
-    return TableSchema(columns, tuple(name for name, spec in drafted.items() if spec is None), public=False)
+    kept = {name: spec for name, spec in drafted.items() if spec is not None and not _has_one_value(spec)}
+    return TableSchema(kept, tuple(name for name in drafted if name not in kept), public=False)
+
+
+def _has_one_value(column: ColumnSpec) -> bool:
+    return isinstance(column, CategoryColumn) and len(column.categories) == 1
 
 
 def _column(name: str, cells: pl.Series) -> ColumnSpec | None:
