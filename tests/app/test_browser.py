@@ -871,6 +871,7 @@ def test_two_organisations_fit_one_model(page, real, tmp_path):
     page.set_input_files("#field-file", tmp_path / "job.toml")
     page.get_by_role("button", name="Review it").click()
     page.get_by_text("Planned guarantee").wait_for(timeout=SECONDS)
+    assert page.get_by_text("No ledger is charged").count() == 0, "the form names the account that is charged"
     shot(page, "job")
     page.get_by_role("button", name="Take part").click()
     assert page.locator("#problem-agreed").is_visible()

@@ -408,12 +408,30 @@ def test_a_finished_run_is_audited_at_no_cost(client, site, people):
     assert "nothing contradicts the claim" in client.get("/audits").text
 
 
-def ended(site, name, seconds=600.0):
+def test_what_a_cancelled_run_had_released_and_paid_for_can_be_downloaded(client, site):
+    code = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); (p / 'model').mkdir(parents=True); "
+    code += "(p / 'model' / 'nmf.tacit').write_text('paid'); (p / 'rows.npy').write_text('private'); sys.exit(1)"
+    command = [sys.executable, "-c", code, "{output}"]
+    for account, kept in (("people", True), ("", False)):
+        name = site.runner.submit("topics", "Topics", command, account=account, released="model/nmf.tacit")
+        over(site, name)
+        page = client.get(f"/runs/{name}").text
+        assert ("Download model/nmf.tacit" in page) == kept
+        assert "rows.npy" not in page
+        assert client.get(f"/runs/{name}/files/model/nmf.tacit").status_code == (200 if kept else 404)
+        assert client.get(f"/runs/{name}/files/rows.npy").status_code == 404
+
+
+def over(site, name, seconds=600.0):
     end = time.monotonic() + seconds
     while not site.runner.get(name).is_over:
         assert time.monotonic() < end, "the run takes too long"
         site.runner.tick()
         time.sleep(0.2)
+
+
+def ended(site, name):
+    over(site, name)
     assert site.runner.get(name).state == "done", site.runner.get(name).error()
 
 

@@ -136,8 +136,8 @@ def test_a_command_that_is_stopped_has_the_noisy_counts_that_were_paid_for(site,
         patch.setattr(LocalCountFactorization, "fit", stopped)
         assert invoke(*arguments).exit_code != 0
     assert len(ledger.history("counts")) == 1
-    assert NoisyCounts.load(site / "out" / "view.npz").guarantee.epsilon == pytest.approx(2.0)
-    assert not (site / "out" / "model").exists()
+    assert NoisyCounts.load(site / "out" / "model" / "view.npz").guarantee.epsilon == pytest.approx(2.0)
+    assert [path.name for path in (site / "out" / "model").iterdir()] == ["view.npz"]
     plain = invoke("fit", "local", site / "counts.npy", *QUICK, "--epsilon", 2, "--output", site / "other")
     assert plain.exit_code == 0, plain.exception
     assert sorted(path.name for path in (site / "other").iterdir()) == ["model", "report.html", "result.json"]

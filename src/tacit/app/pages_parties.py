@@ -112,6 +112,8 @@ class PartyPages:
         self, request: Request, wrong: dict[str, str] | None = None, status: int = 200, **fields: str
     ) -> Response:
         """Show who takes part, what would leave, and what it would guarantee; nothing is sent."""
+        from tacit.parties.consent import NO_LEDGER
+
         path = self._job(request)
         job, reviewed = Job.read(path), self._reviewed(path)
         mine = [one for one in self._identities() if one.fingerprint in {party.fingerprint for party in job.parties}]
@@ -121,7 +123,7 @@ class PartyPages:
             status,
             job=job,
             id=path.parent.name,
-            lines=reviewed["text"][1:],
+            lines=[line for line in reviewed["text"][1:] if line != NO_LEDGER],  # the form below names the account
             private=reviewed["has_guarantee"],
             mine=mine,
             data=self.site.datasets.all(),

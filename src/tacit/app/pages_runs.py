@@ -186,15 +186,16 @@ class RunPages:
         return {"run": run, "ahead": ahead, "charges": charges, "unread": unread, "error": told}
 
     def _files(self, run: Run) -> list[dict[str, Any]]:
-        if run.state != DONE:
+        """Return the files of a finished run; of one that stopped, what it had released and paid for before."""
+        if not run.is_over or (run.state != DONE and not run.account):
             return []
         listing = []
         for path in sorted(run.output.rglob("*")):
             if path.is_file():
                 name = str(Path(path).relative_to(run.output))
-                listing.append(
-                    {"path": name, "size": path.stat().st_size, "released": name == run.spec.get("released")}
-                )
+                released = name == run.spec.get("released")
+                if released or run.state == DONE:
+                    listing.append({"path": name, "size": path.stat().st_size, "released": released})
         return listing
 
 

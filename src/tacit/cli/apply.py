@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +23,6 @@ VOCABULARY = typer.Option(
     None, help="For texts: the file with the terms of the fit, one per line. The folder of a fit has it."
 )
 MISSING = typer.Option("refuse", help="For tables, empty cells: refuse, or fill by mean, median or a number.")
-TERMS = "terms.txt"
-"""The terms of a model of texts, in the order of its columns; `tacit fit nmf` writes the file into model/."""
 WRITERS = {".csv": "write_csv", ".parquet": "write_parquet"}
 
 
@@ -94,16 +91,10 @@ def predict(
     _write(output_columns, output, as_json=as_json)
 
 
-def keep_terms(folder: Path, terms: Sequence[str] | None) -> None:
-    """Write the terms of a model of texts beside it, which are public or paid for: without them the model cannot be applied."""
-    path = folder / "model" / TERMS
-    path.unlink(missing_ok=True)  # those of an earlier fit
-    if terms is not None:
-        path.write_text("".join(f"{term}\n" for term in terms), encoding="utf-8")
-
-
 def terms_of(model: Path) -> Path:
     """Return the file of terms beside a model."""
+    from tacit.report.result import TERMS
+
     path = model / "model" / TERMS if model.is_dir() else model.with_name(TERMS)
     if not path.is_file():
         raise InvalidInputError(

@@ -13,7 +13,6 @@ from tacit.cli.output import progress, show_fit
 from tacit.errors import InvalidInputError, words
 
 DATA = typer.Argument(help="Counts: a matrix (npz, mtx, npy, csv, parquet), or an npy array of any order.")
-VIEW_FILE = "view.npz"
 VIEW = typer.Option([], "--view", help="Noisy counts of another site (its model/view.npz); repeat it.")
 
 
@@ -47,7 +46,7 @@ def local(
 
     Writes model/view.npz (the noisy counts, for other sites), model/local.tacit, result.json and report.html. Without
     --epsilon, the own counts are fitted without noise, with the views of other sites: for the holder only. If the command is
-    stopped after the noise was paid for, view.npz in the output folder has the noisy counts.
+    stopped after the noise was paid for, model/view.npz is there already.
     """
     from tacit.factor.coupled.local.noise import NoisyCounts
     from tacit.report import ResultFolder, fit_local_counts
@@ -71,13 +70,11 @@ def local(
             random_state=seed,
             source={"data": str(data.resolve())},
             progress=advance,
-            on_view=lambda made: made.save(output / VIEW_FILE),
             sweeps=sweeps,
             burn_in=sweeps // 2,
         )
         advance("writing the report")
         result.write(output)
-        (output / VIEW_FILE).unlink(missing_ok=True)  # model/ has it now
     show_fit(result, output, as_json=as_json)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tacit.cli import options, partitions
-from tacit.cli.apply import keep_terms
 from tacit.cli.budget import account
 from tacit.cli.output import progress, show_fit
 from tacit.cli.read import ChosenColumns, chosen_columns, image_shape_of, prepare
@@ -80,6 +79,7 @@ def nmf(
     from tacit.data.split import check_fraction
     from tacit.factor import NMF, PrivateNMF
     from tacit.report import ResultFolder, compare_nmf
+    from tacit.report.result import write_terms
 
     check_fraction(held_out)
     check_choice(method, "method", ("moments", "rounds", "published"))
@@ -153,7 +153,7 @@ def nmf(
         )
         advance("writing the report")
         result.write(output)
-        keep_terms(output, rows.names if rows.counts is not None else None)
+        write_terms(output, rows.names if rows.counts is not None else None)
     return show_fit(result, output, as_json=as_json)
 
 

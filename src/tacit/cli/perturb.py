@@ -132,8 +132,12 @@ def perturb(
     check_output_file(output, overwrite=overwrite)
     from tacit.report import ResultFolder, perturb_table, synthesize_table
 
-    with ResultFolder(report, overwrite=overwrite, model=False, data=table), progress(2, quiet=as_json) as advance:
+    with (
+        ResultFolder(report, overwrite=overwrite, model=False, data=table) as folder,
+        progress(2, quiet=as_json) as advance,
+    ):
         advance("releasing")
+        folder.occasion.keep = lambda released: _write(released, output)
         if method == PRIVATE:
             stated = _stated(schema, bounds, integers, categories)
             result = synthesize_table(

@@ -28,6 +28,8 @@ REHEARSED_ROWS = 30
 """Made-up rows of a rehearsal: it shows which sums a job asks for, which does not depend on the number of rows."""
 MOST_ASKS = 300
 """A rehearsal without privacy is stopped after this many asks."""
+NO_LEDGER = "No ledger is charged."
+"""What a review says if no account is named."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ def _stated(estimator: Any) -> str:
 
 def _cost(estimator: Any, plan: Plan | None, voided: str | None, account: tuple[Any, str] | None) -> str:
     if account is None:
-        return "No ledger is charged."
+        return NO_LEDGER
     ledger, dataset = account
     if plan is None and voided is None and isinstance(estimator, PrivateFit):
         return f"Your ledger is charged with the planned guarantee before the first sum: {_stated(estimator)}."

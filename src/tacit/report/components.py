@@ -16,7 +16,7 @@ from tacit.factor import PCA, SVD, PrivatePCA, PrivateSVD
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import curves, image_rows
 from tacit.report.page import Report
-from tacit.report.result import FitResult, concerns_in_the_result
+from tacit.report.result import FitResult, concerns_in_the_result, keep_release
 from tacit.report.synthetic_frontier import Frontier, components_frontier
 from tacit.validation import check_choice, check_epsilon
 
@@ -225,6 +225,7 @@ def fit_components(
     account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, X)}
     private = private_class(n_components, epsilon=epsilon, delta=delta, **bounds, **account).fit(train)
     private.extend_guarantee(*assumptions)
+    keep_release(private, result.model_name)
     measures = {}
     for name, value in _measures(private, train, test).items():
         measures |= {name: value, f"{name}, without privacy": without[name]}

@@ -18,7 +18,7 @@ from tacit.measure.ranking import divided_histories, ranking_scores
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import histogram
 from tacit.report.page import Report
-from tacit.report.result import FitResult, concerns_in_the_result
+from tacit.report.result import FitResult, concerns_in_the_result, keep_release
 from tacit.report.synthetic_frontier import Frontier, interactions_frontier
 from tacit.validation import check_count, check_epsilon
 
@@ -233,6 +233,7 @@ def compare_implicit(
         say("fitting with privacy")
         account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, interactions)}
         model = PrivateImplicitRecommender(epsilon=epsilon, **private, **account).fit(train)
+        keep_release(model, ImplicitComparison.model_name)
         say("measuring")
         lists = {PRIVATE: model.rank(histories, k), **lists}
         if frontier:

@@ -17,7 +17,7 @@ from tacit.factor.coupled.local.noise import CountList, LocallyPrivateCounts, No
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import curves, histogram
 from tacit.report.page import Report
-from tacit.report.result import MODEL, FitResult
+from tacit.report.result import MODEL, FitResult, keep_release
 from tacit.report.synthetic_frontier import Frontier, local_frontier
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ PRIVATE, OWN, NAIVE, PLAIN, CONSTANT = (
     "without privacy",
     "constant",
 )
+VIEW = "view.npz"
+"""In the folder of a model: the noisy counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +117,7 @@ class LocalCountsResult(FitResult):
         """Write all files; the noisy counts are model/view.npz."""
         (Path(folder) / MODEL).mkdir(parents=True, exist_ok=True)
         if self.view is not None:
-            self.view.save(Path(folder) / MODEL / "view.npz")
+            self.view.save(Path(folder) / MODEL / VIEW)
         super().write(folder)
 
 
@@ -134,7 +136,6 @@ def fit_local_counts(
     random_state: int = 0,
     source: dict[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
-    on_view: Callable[[NoisyCounts], None] | None = None,
     **parameters: Any,
 ) -> LocalCountsResult:
     """Add noise to a site's counts, fit them with the noisy counts of other sites, and measure the fit on held-out cells.
@@ -164,8 +165,6 @@ def fit_local_counts(
         Seed of the sampler. It protects nothing.
     source : dict of str to str, optional
     progress : callable, optional
-    on_view : callable, optional
-        Called with the noisy counts as soon as they are drawn. They have cost a budget, and the fits may take long: save them.
     **parameters
         Further parameters of `tacit.LocalCountFactorization`.
 
@@ -201,8 +200,7 @@ def fit_local_counts(
         account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, named_by(counts, observed))}
         site = LocallyPrivateCounts(epsilon, delta_max, **account)
         view = site.privatise(own, observed="stored")
-        if on_view is not None:
-            on_view(view)
+        keep_release(view, VIEW)
         say("fitting from noisy counts")
         fitted[PRIVATE] = LocalCountFactorization(n_components, **settings).fit([view, *views])
         fitted[NAIVE] = LocalCountFactorization(n_components, **{**settings, "noise": "naive"}).fit([view, *views])

@@ -19,7 +19,7 @@ from tacit.privacy.ledger.spending import account_of
 from tacit.progress import Listener, Told, show_progress
 from tacit.report.figures import confusion, curves, predictions_plot, reliability_plot
 from tacit.report.page import Report
-from tacit.report.result import FitResult, concerns_in_the_result
+from tacit.report.result import FitResult, concerns_in_the_result, keep_release
 from tacit.report.synthetic_frontier import Frontier, network_frontier
 from tacit.validation import check_epsilon
 
@@ -330,6 +330,7 @@ def compare_networks(
         task.measures(models, *test)  # everything that can fail is tried before the private fit is charged
     if epsilon is not None:
         model = trained("training with privacy", epsilon=epsilon, ledger=ledger, dataset=account_of(ledger, dataset, X))
+        keep_release(model, NetworkComparison.model_name)
         models = {"private": model, "without privacy": plain}
     say("measuring")
     first = next(iter(models.values()))

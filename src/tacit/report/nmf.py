@@ -17,7 +17,7 @@ from tacit.privacy.ledger.spending import account_of
 from tacit.privacy.vocabulary import PaidVocabulary
 from tacit.report.figures import curves, image_rows, word_bars
 from tacit.report.page import HOLDER_ONLY, Report
-from tacit.report.result import FitResult, concerns_in_the_result
+from tacit.report.result import FitResult, concerns_in_the_result, keep_release
 from tacit.report.synthetic_frontier import Frontier, nmf_frontier
 from tacit.validation import check_epsilon
 
@@ -306,6 +306,7 @@ def compare_nmf(
         plain = fits[model.n_components]
         plain_curve = _sweep_errors(train, test, plain.n_components, settings)
     model.extend_guarantee(*assumptions, earlier=vocabulary)
+    keep_release(model, NMFComparison.model_name, terms if counts is not None else None)
     say("measuring")
     measures, both = _measures(plain, test, counts), dict[str, float]()
     for name, value in _measures(model, test, counts).items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -65,10 +65,11 @@ HOLDER_ONLY, PASSED_ON = "for the holder only", "may be passed on"
 
 @dataclass
 class Occasion:
-    """What a page should say about the run that it is written in: the name of the data, and warnings that were given."""
+    """The run that a page is written in: the name of the data, warnings that were given, and how a release is kept."""
 
     data: str = ""
     warnings: list[str] = field(default_factory=list)
+    keep: Callable[..., None] | None = None
 
 
 occasion: ContextVar[Occasion] = ContextVar("occasion", default=Occasion())  # noqa: B039  # the default is not changed

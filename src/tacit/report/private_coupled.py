@@ -20,7 +20,7 @@ from tacit.privacy.ledger.spending import account_of
 from tacit.report.coupled import plain_parameters, top_entities
 from tacit.report.figures import factor_maps, histogram
 from tacit.report.page import Report
-from tacit.report.result import FitResult, concerns_in_the_result
+from tacit.report.result import FitResult, concerns_in_the_result, keep_release
 from tacit.report.synthetic_frontier import Frontier, coupled_frontier
 from tacit.validation import check_choice, check_epsilon
 
@@ -273,6 +273,7 @@ def compare_private_coupled(
     compared = CoupledFactorization(ranks, **{"random_state": random_state, **(plain or {})}).fit(train)
     say("fitting with privacy")
     model.fit(train)
+    keep_release(model, PrivateCoupledComparison.model_name)
     say("measuring")
     measures = {}
     for name, one in kept.items():

@@ -18,7 +18,7 @@ from tacit.factor import PrivateRatingNMF, PrivateRecommender, RatingNMF, Recomm
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import bars, frontier, histogram
 from tacit.report.page import Report
-from tacit.report.result import FitResult, concerns_in_the_result
+from tacit.report.result import FitResult, concerns_in_the_result, keep_release
 from tacit.report.synthetic_frontier import Frontier, ratings_frontier
 from tacit.validation import check_epsilon
 
@@ -273,6 +273,7 @@ def compare_recommenders(
         wanted: Any = epsilon if budgets is None else dict(budgets)
         account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, ratings)}
         model = kind(n_factors, epsilon=wanted, **settings, **account).fit(train)
+        keep_release(model, RecommenderComparison.model_name)
         say("measuring")
         models = {"private": model, **models}
         measures = {**_scores({"private": model}, test), **measures}

@@ -16,7 +16,7 @@ from tacit.estimators.verdict import Concern, about_strength, not_better_than
 from tacit.factor import PrincipalComponentRegression, PrivatePCR
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.page import Report
-from tacit.report.result import FitResult, concerns_in_the_result
+from tacit.report.result import FitResult, concerns_in_the_result, keep_release
 from tacit.report.synthetic_frontier import Frontier, regression_frontier
 from tacit.validation import check_epsilon
 
@@ -164,6 +164,7 @@ def fit_regression(
     account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, (X, y))}
     private = PrivatePCR(n_components, epsilon=epsilon, delta=delta, **settings, **account)
     private.fit(X[~out], y[~out]).extend_guarantee(*assumptions)
+    keep_release(private, RegressionResult.model_name)
     measures, compared = _measures(private, X[out], y[out]), _measures(without, X[out], y[out])
     measures |= {f"{name}, without privacy": value for name, value in compared.items()}
     if out.any():

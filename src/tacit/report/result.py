@@ -6,7 +6,7 @@ import os
 import tempfile
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, wraps
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from tacit.errors import ConcernWarning, InvalidInputError, parameter, words
+from tacit.errors import ConcernWarning, InvalidInputError, PrivacyWarning, parameter, words
 from tacit.estimators.saved import SavedModel
 from tacit.estimators.verdict import Concern, about_guarantee
 from tacit.json_text import as_json
@@ -36,6 +36,24 @@ def concerns_in_the_result(function: Callable[Parameters, Made]) -> Callable[Par
             return function(*args, **kwargs)
 
     return without_warnings
+
+
+def keep_release(release: Any, *named: Any) -> None:
+    """Write what a private fit has released as soon as it is there, if a command runs.
+
+    What was paid for is then not lost if measuring takes long and is interrupted, or fails.
+    """
+    keep = occasion.get().keep
+    if keep is not None:
+        keep(release, *named)
+
+
+def write_terms(folder: str | os.PathLike[str], terms: Sequence[str] | None) -> None:
+    """Write the terms of a model of texts beside it, which are public or paid for: without them the model cannot be applied."""
+    path = Path(folder) / MODEL / TERMS
+    path.unlink(missing_ok=True)  # those of an earlier fit
+    if terms is not None:
+        path.write_text("".join(f"{term}\n" for term in terms), encoding="utf-8")
 
 
 def for_the_holder(released: str | None = None) -> str:
@@ -210,6 +228,8 @@ def facts_of(
 
 
 MODEL, VALUES, PAGE = "model", "result.json", "report.html"
+TERMS = "terms.txt"
+"""In the folder of a model of texts: its terms, in the order of its columns."""
 
 
 class ResultFolder:
@@ -258,6 +278,7 @@ class ResultFolder:
         self.occasion = Occasion("" if data is None else Path(data).name)
         self.overwrite = overwrite
         self.model = model
+        self._kept: Path | None = None
         self._made: list[Path] = []
         self._before: dict[Path, tuple[int, int]] = {}
 
@@ -267,6 +288,8 @@ class ResultFolder:
         except BaseException:
             self._undo()
             raise
+        if self.model:
+            self.occasion.keep = self._keep
         self._earlier = occasion.set(self.occasion)
         self._show = warnings.showwarning
         warnings.showwarning = self._note_warning
@@ -279,10 +302,24 @@ class ResultFolder:
         occasion.reset(self._earlier)
         if kind is not None:
             self._undo()
+            if self._kept:
+                warnings.warn(
+                    f"What was released and paid for before this is kept, without a report: {self._kept}.",
+                    PrivacyWarning,
+                    stacklevel=2,
+                )
             return
         for path, state in self._before.items():
             if path.exists() and _state_of(path) == state:
                 path.unlink()
+
+    def _keep(self, model: Any, name: str, terms: Sequence[str] | None = None) -> None:
+        """Write a model that has cost a budget; values and page of an earlier one go, since they are not about it."""
+        self._kept = self.path / MODEL / (name if Path(name).suffix else f"{name}.tacit")
+        model.save(self._kept)
+        write_terms(self.path, terms)
+        for earlier in (VALUES, PAGE):
+            (self.path / earlier).unlink(missing_ok=True)
 
     def _note_warning(self, message: Warning | str, *where: Any, **more: Any) -> None:
         """Keep a warning for the page, and show it as usual."""

@@ -33,7 +33,7 @@ from tacit.perturb.compare import (
 )
 from tacit.report.figures import category_bars, distributions, release_frontier
 from tacit.report.page import HOLDER_ONLY, Report
-from tacit.report.result import Result, concerns_in_the_result, facts_of, for_the_holder
+from tacit.report.result import Result, concerns_in_the_result, facts_of, for_the_holder, keep_release
 from tacit.synthetic import PrivateTable
 from tacit.synthetic.rules import comparable
 from tacit.validation import check_seed
@@ -224,6 +224,7 @@ def synthesize_table(
         frame
     )
     released = model.sample(random_state=random_state)
+    keep_release(released)
     drawn = _declared_cells(_frame(released), stated)
     measured = measure_synthetic(compared, drawn, label=label)
     concerns = about_guarantee(model.guarantee_, len(table))
