@@ -1018,6 +1018,7 @@ def test_a_report_fits_400_pixels_dark_screens_and_paper(browser, tmp_path):
     report.facts = {"settings": "components 3, " * 30}
     report.text("Certificate", f"Its digest is sha256:{'0123456789abcdef' * 4}.")
     report.table("Wide", [f"column {place}" for place in range(20)], [["1.2345"] * 20])
+    report.table("Job", ["digest", "settings"], [["0123456789abcdef" * 6, "none"]])
     report.figure("Bars", bars([f"group {place}" for place in range(12)], {"error": [1.0] * 12}, value_name="x"), "")
     report.write(tmp_path / "report.html")
     context = browser.new_context(viewport={"width": 400, "height": 800}, color_scheme="dark")
@@ -1027,6 +1028,9 @@ def test_a_report_fits_400_pixels_dark_screens_and_paper(browser, tmp_path):
     background = "getComputedStyle(document.body).backgroundColor"
     assert sum(map(int, re.findall(r"\d+", page.evaluate(background))[:3])) < 150
     page.emulate_media(media="print", color_scheme="light")
+    page.set_viewport_size({"width": 700, "height": 1000})  # of a sheet of A4
+    job = "(() => { const box = [...document.querySelectorAll('.scroll')].pop(); return box.scrollWidth - box.clientWidth })()"
+    assert page.evaluate(job) <= 0, "paper cannot be scrolled"
     assert sum(map(int, re.findall(r"\d+", page.evaluate(background))[:3])) == 3 * 255
     context.close()
 

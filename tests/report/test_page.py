@@ -131,6 +131,21 @@ def test_the_labels_of_a_histogram_do_not_touch(most):
     assert all(left.x1 + 3 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
+def test_the_labels_of_small_axes_do_not_touch():
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    values = np.linspace(0, 100_000, 300)[:, None] * [1.0, 1e-2, 10.0, 1.0]
+    figure = distributions(["gain", "age", "income", "again"], values, values)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    for axis in figure.axes:
+        low, high = axis.get_xlim()
+        labels = [one for one in axis.get_xticklabels() if low <= one.get_position()[0] <= high]
+        boxes = [label.get_window_extent(canvas.get_renderer()) for label in labels]
+        assert len(boxes) > 1
+        assert all(left.x1 + 5 < right.x0 for left, right in itertools.pairwise(boxes))
+
+
 def asked_with_noise(path):
     """Return the names of the arrays of every sum of a module that has a bound, as far as they are written out."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):

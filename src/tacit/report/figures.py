@@ -220,6 +220,7 @@ def distributions(
         axis.set_title(_shortened(name), fontsize=9)
         axis.set_yscale("log")  # one row in a tail is seen beside thousands in the middle
         axis.yaxis.set_minor_formatter("")
+        axis.locator_params(axis="x", nbins=TICKS_OF_SMALL_AXES)
         if uneven:
             labelled = np.linspace(0, len(edges) - 1, 4).astype(int)
             axis.set_xticks(places[labelled], [f"{edge:.6g}" for edge in edges[labelled]])
@@ -238,6 +239,8 @@ def distributions(
 
 DAYS_SHOWN = 120
 """Up to this many days an axis of dates shows days, not months."""
+TICKS_OF_SMALL_AXES = 3
+"""At most this many steps between ticks, so that labels of six digits do not touch."""
 TAIL_BINS = 8
 """Bins of each tail that lies far outside the middle of a column."""
 

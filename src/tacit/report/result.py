@@ -221,9 +221,9 @@ def facts_of(
         for name, value in given.items()
     ]
     epsilon = given.get("epsilon")
-    stated = guarantee is not None and guarantee.holds
-    if isinstance(epsilon, float) and stated and guarantee.epsilon > 1.001 * epsilon:
-        shown.append(f"epsilon in all {rounded_up(guarantee.epsilon)}")  # a part was spent before, as on a vocabulary
+    total = guarantee.epsilon if guarantee is not None and guarantee.holds else 0.0
+    if isinstance(epsilon, float) and total > 1.001 * epsilon:
+        shown.append(f"epsilon in all {rounded_up(total)}")  # a part was spent before, as on a vocabulary
     return facts | ({"settings": ", ".join(shown)} if shown else {})
 
 
