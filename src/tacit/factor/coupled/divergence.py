@@ -3,8 +3,9 @@ r"""Beta-divergences, by the power p of the variance function: Euclid (0), Kullb
 .. math:: d_p(x, m) = \frac{x^{2-p}}{(1-p)(2-p)} - \frac{x m^{1-p}}{1-p} + \frac{m^{2-p}}{2-p}
 
 and its limits :math:`x \log(x/m) - x + m` at 1 and :math:`x/m - \log(x/m) - 1` at 2; :math:`\frac12 (x - m)^2` at 0.
+The sum over relations, each divided by its dispersion :math:`\phi_v`, is the cost of `plain.program` (eq. 2.3).
 
-Reference: Ermis 2020, eq. 2.4.
+Reference: Ermis 2020, eq. 2.4, which is undefined at 1 and 2 as printed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def checked_power(divergence: object) -> float:
 
 
 def divergence(x: Floats, mean: Floats, p: float) -> Floats:
-    """Return :math:`d_p(x, m)` cell by cell."""
+    """Return :math:`d_p(x, m)` cell by cell: eq. 2.4 of Ermis 2020, and at p = 1 and 2 its limits."""
     if p == 0:
         return 0.5 * (x - mean) ** 2
     mean = np.maximum(mean, LEAST)

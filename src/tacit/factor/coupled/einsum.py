@@ -1,5 +1,8 @@
 """The einsum of a relation: its data letters and summed letters, the sizes of its factors, and factors as matrices.
 
+The models of Ermis 2020 are einsums: CP (eqs 2.1 and 6.1) is ``ir,jr,kr->ijk``, a matrix (eqs 2.2 and 6.2)
+``ir,jr->ij``, and Tucker (eq. 6.5) ``ir,js,kt,rst->ijk``. Factors that relations share (eq. 3.3) have the same name.
+
 A `Layout` arranges a factor as a matrix, with one row for every index of its data letters and one column for every index of
 its summed letters.
 """

@@ -25,7 +25,7 @@ Keep = Sequence[NDArray[np.bool_] | None]
 
 
 def reconstruct(spec: Spec, factors: tuple[Floats, ...]) -> Floats:
-    """Return all cells."""
+    r"""Return all cells: :math:`\hat X^{(v)}` of Ermis 2020 (eqs 2.1 and 2.2 for CP, eq. 6.5 for Tucker)."""
     return np.asarray(np.einsum(spec.text, *factors, optimize=True))
 
 

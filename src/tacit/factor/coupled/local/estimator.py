@@ -1,5 +1,8 @@
 """Poisson factorisation of count tables or tensors that share all axes but the first; some or all of them have noise.
 
+LDP1 and LDP2 of Ermis 2020, section 4.1.4, by Gibbs sampling (eqs 4.16 and 4.17) of the model of eqs 4.1 to 4.3, in
+which the true counts are drawn too (eq. 2.12).
+
 The sampler starts at the main directions of the noisy tables, in which most of the noise averages out. From another start it
 would converge to the same posterior, but slowly if the noise is strong, because a noisy cell says little about its count.
 Tensors and large tables start at the means of their rows and columns.
@@ -174,7 +177,7 @@ class LocalCountFactorization(SavedModel):
 
     References
     ----------
-    .. [1] B. Ermis. Bayesian coupled factorization and differential privacy. PhD thesis, 2020, section 4.1.4.
+    .. [1] B. Ermis. Bayesian approaches for privacy preserving data sharing. PhD thesis, 2020, section 4.1.4.
     .. [2] A. Schein et al. Locally private Bayesian inference for count models. ICML 2019.
 
     Examples
@@ -376,7 +379,12 @@ class LocalCountFactorization(SavedModel):
     def _sweep(
         self, sites: list[_Site], shared: list[NDArray[np.float64]], generator: np.random.Generator
     ) -> list[NDArray[np.float64]]:
-        """Draw the true counts, then U, then the shared factors, each given the rest."""
+        """Draw the true counts, then U (Ermis 2020, eq. 4.16), then the shared factors (eq. 4.17), each given the rest.
+
+        With the priors of eqs 4.2 and 4.3 and the Poisson counts of eq. 4.1, both conditional distributions are Gamma:
+        the shape is that of the prior plus the counts of a component, the rate that of the prior plus the sum of the
+        other factors' products.
+        """
         parts = [np.zeros_like(factor) for factor in shared]
         for site in sites:
             product = site.product(shared)

@@ -1,13 +1,15 @@
 r"""Compiled sampling of true counts given noisy ones, one cell at a time.
 
-With :math:`x \sim \mathrm{Poisson}(\mu)` and two-sided geometric noise, the distribution of the true count is
+With :math:`x \sim \mathrm{Poisson}(\mu)` and two-sided geometric noise (Method 1 of Table D.1 of Ermis 2020), the
+distribution of the true count is
 
 .. math:: P(x \mid z, \mu) \propto \frac{\mu^x}{x!} a^{|z - x|}, \qquad x = 0, 1, 2, \dots
 
 It has one mode, and each term is the previous one times a simple ratio. A draw goes outwards from the mode, in both
-directions, until the terms are negligible: once to add them up, and once to find the count at a uniform random place of the
-sum. The same method draws the Bessel-distributed counts of [1]_, where the noise is a difference of two Poisson variables
-with exponential rates.
+directions, until the terms are negligible: once to add them up, and once to find the count at a uniform random place of
+the sum. The same method draws the Bessel-distributed counts of [1]_, where the noise is a difference of two Poisson
+variables with exponential rates (Method 2 of that table). The thesis names neither conditional distribution: its
+eqs 4.16 and 4.17 are those of the factors given the true counts.
 
 References
 ----------
@@ -127,10 +129,11 @@ def draw_counts_and_noise(
     counts: NDArray[np.int64],
     noise_rates: NDArray[np.float64],
 ) -> None:
-    r"""Set `counts` by the paper's variables: z = (x + g1) - g2, with Poisson g1 and g2 whose rates are in `noise_rates`.
+    r"""Set `counts` by the variables of [1]_: z = (x + g1) - g2, with Poisson g1 and g2 of rates `noise_rates`.
 
-    Given the rates, the smaller of x + g1 and g2 has a Bessel distribution, x is binomial given x + g1, and a rate given
-    its count g is Gamma(1 + g) with mean (1 + g) a.
+    This is Method 2 of Table D.1 of Ermis 2020, where the rates :math:`t_n` are exponential with mean a/(1 - a), and a
+    is written as epsilon. Given the rates, the smaller of x + g1 and g2 has a Bessel distribution, x is binomial given
+    x + g1, and a rate given its count g is Gamma(1 + g) with mean (1 + g) a.
     """
     for n in range(z.shape[0]):
         rate, up, down = rates[n], noise_rates[0, n], noise_rates[1, n]
@@ -149,7 +152,10 @@ def share_counts(
     generator: np.random.Generator,
     parts: NDArray[np.float64],
 ) -> None:
-    """Divide the count of every cell among the components, by the components' rates in the cell (`terms`), into `parts`."""
+    """Divide the count of every cell among the components, by their rates in the cell (`terms`), into `parts`.
+
+    The parts are the S of the Poisson model of Ermis 2020, section 3.1.2: given their sum, they are multinomial.
+    """
     size = terms.shape[1]
     reached = np.empty(size)
     for n in range(counts.shape[0]):

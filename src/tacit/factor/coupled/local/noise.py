@@ -3,8 +3,8 @@ r"""Counts that leave their site with noise only: two-sided geometric noise, dra
 .. math:: z = x + \tau, \qquad P(\tau) = \frac{1-a}{1+a} a^{|\tau|}, \qquad a = e^{-\varepsilon/\Delta}
 
 If one entry changes by at most :math:`\Delta`, the probability of any outcome changes by at most a factor of
-:math:`e^\varepsilon`. (Section 4.1.4 of Ermis 2020 writes :math:`\varepsilon` for `a` itself; see
-`tacit.privacy.published.ermis_geometric_epsilon`.)
+:math:`e^\varepsilon`. This is eq. 4.15 of Ermis 2020 (Method 1 of its Table D.1), which writes :math:`\varepsilon` for
+`a` itself and has :math:`\Delta = 1`; see `tacit.privacy.published.ermis_geometric_epsilon`.
 
 References
 ----------
@@ -228,7 +228,8 @@ class LocallyPrivateCounts(Estimator):
 
     References
     ----------
-    B. Ermis. Bayesian coupled factorization and differential privacy. PhD thesis, 2020, section 4.1.4 and appendix D.
+    B. Ermis. Bayesian approaches for privacy preserving data sharing. PhD thesis, 2020, section 4.1.4 (eq. 4.15) and
+    appendix D.
 
     Examples
     --------
@@ -288,7 +289,7 @@ class LocallyPrivateCounts(Estimator):
             account = named_by(counts, observed) if self.dataset is None else self.dataset
             Spending.on(open_ledger(self.ledger), account, type(self).__name__).charge(guarantee)
         self._has_released = True
-        noise = discrete_laplace(scale, table.shape, generator=generator)
+        noise = discrete_laplace(scale, table.shape, generator=generator)  # tau of eq. 4.15, with a = exp(-1 / scale)
         self.scale_, self.guarantee_ = scale, guarantee
         if listed is not None:
             return NoisyCounts(table + noise, scale, None, guarantee, listed.cells, listed.shape)

@@ -119,6 +119,7 @@ class FittedFactors(SavedModel):
         count = 0
         for drawn in self._draws(posterior):
             values = _at(spec, in_order(factors, drawn), where)
+            # the average over samples of Ermis 2020, eq. 3.13, of the cells' means
             total, squares, count = total + values, squares + values**2, count + 1
         mean = total / count
         std = np.sqrt(np.maximum(squares / count - mean**2, 0))
@@ -305,7 +306,9 @@ class CoupledFactorization(FittedFactors):
 
     References
     ----------
-    Ermis 2020, chapters 3 and 6.
+    Ermis 2020, chapters 3 and 6: "map" is CTF-ML, with a prior (section 3.1.1, eqs 3.1 and 3.2), "vb" is CTF-VB
+    (section 3.1.2, eqs 3.7 to 3.12), "sgld" is section 3.1.3 (eqs 3.13 to 3.18). A = 0.5 and B = 10 are the best values
+    of Figure 6.6.
 
     Examples
     --------
@@ -393,6 +396,7 @@ class CoupledFactorization(FittedFactors):
         begun = start(np.random.default_rng([check_seed(self.random_state), 0]))
         outcome = run(coupled_program(relations, begun, shared=shared, settings=short), Clear())
         counts = [relation.n_observed for relation in relations]
+        # phi = 2D/n, as in `Holder.costs`
         dispersions = [
             max(2 * loss / count, 1e-12) for loss, count in zip(outcome.private["losses"], counts, strict=True)
         ]

@@ -1,4 +1,4 @@
-r"""Stochastic gradient Langevin dynamics as a program: samples of the factors from their posterior.
+r"""Stochastic gradient Langevin dynamics (SGLD) as a program: samples of the factors from their posterior.
 
 The divergence of the relations decides between two models: Poisson cells with Gamma factors (KL), and Normal cells, whose
 variance is the dispersion, with Normal factors of both signs (Euclid). With the gradient g of the log posterior by a factor,
@@ -6,14 +6,16 @@ estimated from a random part of the stored cells, a step at time t is
 
 .. math:: \Theta \leftarrow \Theta + \kappa_t (G g + \Gamma) + \sqrt{2 \kappa_t G}\, \xi, \qquad \kappa_t = \kappa t^{-\gamma}
 
-where G is a diagonal metric that makes the step independent of the units of the data, and :math:`\Gamma` the correction for
-it. For counts, G is :math:`\Theta / (rate + \Delta(1))` with the correction :math:`1 / (rate + \Delta(1))`, and entries are
-reflected at zero. For Normal cells, G is the inverse of a bound on the curvature, which does not depend on the entry itself,
-and needs no correction. Factors are updated one after another.
+where G is a diagonal metric that makes the step independent of the units of the data, and :math:`\Gamma` the correction
+for it. For counts, G is :math:`\Theta / (rate + \Delta(1))` with the correction :math:`1 / (rate + \Delta(1))`, and
+entries are reflected at zero. For Normal cells, G is the inverse of a bound on the curvature, which does not depend on
+the entry itself, and needs no correction (Patterson & Teh 2013). Factors are updated one after another. Eq. 3.18 of
+Ermis 2020 is the case of G = 1 and :math:`\Gamma = 0`, with :math:`\psi = \sqrt{2\kappa_t}\,\xi`.
 
 References
 ----------
-Ermis 2020, eqs 3.16 to 3.18; Welling & Teh 2011; Patterson & Teh 2013 (the metric).
+Ermis 2020, section 3.1.3: eqs 3.16 (own factors), 3.17 (shared factors, from totals) and 3.18; eq. A.3 (gradients);
+Welling & Teh 2011; Patterson & Teh 2013 (the metric).
 """
 
 from __future__ import annotations
@@ -95,7 +97,7 @@ def langevin_program(
     samples: dict[str, list[Floats]] = {name: [] for name in factors}
     losses: list[float] = []
     for time in range(1, settings.burn_in + settings.n_samples * settings.thin + 1):
-        kappa = settings.step_size * time**-settings.step_decay
+        kappa = settings.step_size * time**-settings.step_decay  # kappa_t of eq. 3.18
         batches = [Batch(term, settings.sampling_rate, rng) for term, rng in zip(holder.terms, pick, strict=True)]
         for name in [*holder.own, *holder.shared]:
             gradient, metric = _gradient_and_metric(holder, batches, name, factors, counts=counts)
@@ -146,13 +148,13 @@ class Batch:
             self._part = ListedCells(term.spec, term.relation.shape, cells[chosen], values[chosen])
 
     def numerator(self, place: int, factors: tuple[Floats, ...]) -> Floats:
-        """Return an unbiased estimate of the numerator."""
+        """Return an unbiased estimate of the numerator; 1 / rate is C_v / B of eq. 3.18."""
         if self._part is None:
             return self.term.numerator(place, factors)
         return self._part.spread(place, factors, self.term.power, denominator=False)[0] / self.rate
 
     def residual(self, place: int, factors: tuple[Floats, ...]) -> Floats:
-        """Return an unbiased estimate of minus the gradient of the divergence."""
+        """Return an unbiased estimate of minus the gradient of the divergence (eq. A.3)."""
         if self._part is None or isinstance(self.term, ZerosTerm):
             bottom = self.term.statistics(place, factors).denominator
             return self.numerator(place, factors) - bottom
@@ -202,6 +204,7 @@ def _count_step(
     factor: Floats, gradient: Floats, exposure: Floats, noise: Floats, kappa: float, settings: LangevinSettings
 ) -> Floats:
     rate = settings.shape / settings.scale + exposure
+    # G g + Gamma, with G = theta / rate, Gamma = 1 / rate and g = (a - 1) / theta + gradient - rate
     drift = (settings.shape + factor * gradient) / rate - factor
     return np.maximum(np.abs(factor + kappa * drift + np.sqrt(2 * kappa * factor / rate) * noise), 1e-12)
 
@@ -209,6 +212,6 @@ def _count_step(
 def _normal_step(
     factor: Floats, gradient: Floats, curvature: Floats, noise: Floats, kappa: float, settings: LangevinSettings
 ) -> Floats:
-    precision = settings.scale**-2
+    precision = settings.scale**-2  # of the Normal prior, whose gradient is -precision * factor
     metric = 1 / (precision + curvature)
     return factor + kappa * metric * (gradient - precision * factor) + np.sqrt(2 * kappa * metric) * noise

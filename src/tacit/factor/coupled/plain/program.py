@@ -1,24 +1,30 @@
 r"""Coupled factorisation as a program: factors are updated one after another, shared ones from totals over all holders.
 
+This is the maximum-likelihood and a-posteriori estimate of Ermis 2020, section 3.1.1 (CTF-ML). The first sum is
+eq. 2.3, with the divergences of eq. 2.4; together with the second it is minus the logarithm of the posterior of
+eq. 3.1, up to constants:
+
 .. math:: \min_{\Theta \ge 0} \sum_v \frac{1}{\phi_v} \sum_{i \in \text{known}} d_{p_v}\big(X^{(v)}_i, \hat X^{(v)}_i\big)
           - \sum_d \log p(\Theta_d)
 
 Each holder has its own relations. Factors that several holders use are shared, and are updated by totals. The others never
 leave their holder.
 
-*Update of a factor.* If its rows have the same quadratic problem, they are solved by least squares. Otherwise each entry is
-multiplied by :math:`(num / den)^\gamma`. Relations with powers :math:`p_v` have surrogates with derivatives
-:math:`den_v u^{a_v} - num_v u^{-b_v}` in the change u (see `curvatures`). For u between 1 and
-:math:`(\sum num_v / \sum den_v)^\gamma` with :math:`\gamma = 1 / (\max a_v + \max b_v)`, their sum does not change its sign. So
-the step never raises the cost, for any mixture of divergences. For a single p up to 1, :math:`\gamma = 1`, the usual update.
+*Update of a factor.* If its rows have the same quadratic problem, they are solved by least squares. Otherwise each
+entry is multiplied by :math:`(num / den)^\gamma`, where num and den are the sums over v in the numerator and the
+denominator of eq. 3.2. (Eq. 3.2 and Table 3.1 have :math:`\gamma = 1` for every p.) Relations with powers :math:`p_v`
+have surrogates with derivatives :math:`den_v u^{a_v} - num_v u^{-b_v}` in the change u (see `curvatures`). For u
+between 1 and :math:`(\sum num_v / \sum den_v)^\gamma` with :math:`\gamma = 1 / (\max a_v + \max b_v)`, their sum does
+not change its sign. So the step never raises the cost, for any mixture of divergences. For a single p up to 1,
+:math:`\gamma = 1`, the usual update.
 
 *Extrapolation.* A sweep starts from factors that are extrapolated along their last change. If the cost is higher there, all
 holders undo the sweep and repeat it without extrapolation, so the cost never rises.
 
 References
 ----------
-Ermis 2020, eq. 3.2; Yılmaz, Cemgil & Şimşekli 2011 (generalised coupled tensor factorisation); Févotte & Idier 2011
-(surrogates); Ang & Gillis 2019 (extrapolation).
+Ermis 2020, eqs 2.3 and 3.1 to 3.4; Yılmaz, Cemgil & Şimşekli 2011 (generalised coupled tensor factorisation); Févotte &
+Idier 2011 (surrogates); Ang & Gillis 2019 (extrapolation).
 """
 
 from __future__ import annotations
@@ -51,7 +57,7 @@ Factors = dict[str, Floats]
 
 @dataclass(frozen=True)
 class Prior:
-    """A Gamma prior on every entry of every factor.
+    r"""A Gamma prior on every entry of every factor: :math:`\mathcal G(\theta; a, b)` of Ermis 2020, section 3.1.2.
 
     Parameters
     ----------
@@ -124,7 +130,11 @@ def _shares_gram(relation: Relation, place: int) -> bool:
 
 
 def multiplied(factor: Floats, numerator: Floats, denominator: Floats, prior: Prior, exponent: float) -> Floats:
-    """Return the factor after one multiplicative step; entries without known cells do not change."""
+    """Return the factor after one multiplicative step (Ermis 2020, eq. 3.2); entries without known cells do not change.
+
+    Eq. 3.2 is the case of a flat prior and the exponent 1. The prior adds the derivative of its logarithm,
+    ``(a - 1) / theta - b``, times theta: the positive part above, the negative part below.
+    """
     top, bottom = factor * numerator + (prior.shape - 1), factor * (denominator + prior.rate)
     with np.errstate(divide="ignore", invalid="ignore"):
         change = top / bottom
@@ -186,6 +196,7 @@ class Holder:
         names = dict.fromkeys(name for relation in relations for name in relation.factors)
         self.own = [name for name in names if name not in shared]
         self.shared = list(shared)
+        # R^{v,d} of Ermis 2020, eq. 3.3, as lists: the relations v that a factor d is in, and its place in each
         self.uses = {
             name: [
                 (index, relation.factors.index(name))
@@ -210,7 +221,7 @@ class Holder:
             term, mine = self.terms[index], self.factors_of(index, factors)
             part = term.statistics(place, mine, loss=losses[index] is None)
             losses[index] = part.loss if losses[index] is None else losses[index]
-            weight = 1 / self.dispersions[index]
+            weight = 1 / self.dispersions[index]  # phi_v^{-1} in eqs 2.3 and 3.2
             if rule.solve:
                 more = term.gram(place, mine)
                 assert more is not None
@@ -231,6 +242,9 @@ class Holder:
         counts = [term.n_observed for term in self.terms]
         best = list(self.dispersions)
         if estimated:
+            # phi = 2D/n minimises D/phi + (n/2) log phi, for the divergence D of n cells: the likelihood of Normal
+            # cells, and for other p the saddle-point approximation of Tweedie's (Ermis 2020, section 3.1.1, leaves this
+            # to its reference [17])
             best = [max(2 * loss / count, 1e-12) for loss, count in zip(known, counts, strict=True)]
 
         def cost(dispersions: list[float]) -> float:

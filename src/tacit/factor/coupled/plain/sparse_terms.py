@@ -43,7 +43,7 @@ def sort_cells(index: NDArray[np.int32], n_rows: int) -> tuple[NDArray[np.int64]
 
 @fused
 def _weights(x: float, mean: float, power: float) -> tuple[float, float]:
-    """Return ``x m**-p`` and ``m**(1 - p)``."""
+    """Return ``x m**-p`` and ``m**(1 - p)``, the weights in the numerator and denominator of Ermis 2020, eq. 3.2."""
     if power == 0:
         return x, mean
     mean = max(mean, LEAST)
@@ -168,6 +168,8 @@ class ListedCells:
         self, place: int, factors: tuple[Floats, ...], power: float, *, denominator: bool, loss: bool = False
     ) -> tuple[Floats, Floats | None, float]:
         """Return the sums over the cells of ``x m**-p`` and ``m**(1 - p)`` times the gradient of the mean m by one factor.
+
+        They are the two sums of Ermis 2020, eq. 3.2, of one relation.
 
         The third is the sum of ``x log m`` (p = 1) or ``x m`` (p = 0) with `loss`, and 0 without.
         """

@@ -1,4 +1,10 @@
-"""A relation in a sweep: its statistics for the update of each factor, and its loss; for sparse, dense and masked relations."""
+r"""A relation in a sweep: its statistics for the update of each factor, and its loss; sparse, dense and masked.
+
+All statistics are values of :math:`\Delta_{d,v}` (Ermis 2020, eq. 3.4): with data X, means m and mask M, the numerator
+of eq. 3.2 is :math:`\Delta_{d,v}(M \circ m^{-p} \circ X)`, its denominator is :math:`\Delta_{d,v}(M \circ m^{1-p})`,
+and `exposure` is :math:`\Delta_{d,v}(M)`. Eq. 3.4 prints a product over the factors that are *not* in the relation; it
+means the relation's other factors.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +42,7 @@ class FactorStatistics(Undisclosed):
     Parameters
     ----------
     numerator, denominator : ndarray of the factor's shape
-        The gradient of the cost by the factor is the difference: denominator minus numerator.
+        The gradient of the cost by the factor is the difference, denominator minus numerator (Ermis 2020, eq. A.3).
     loss : float or None
         The divergence of the whole relation, at the given factors.
     """
@@ -329,7 +335,10 @@ class PartialProducts:
 
 
 def weighted_sum(spec: Spec, weights: Floats, factors: tuple[Floats, ...], place: int) -> Floats:
-    """Return the sum over all cells of `weights` times the gradient of their means by the factor at `place`."""
+    r"""Return the sum over all cells of `weights` times the gradient of their means by the factor at `place`.
+
+    This is :math:`\Delta_{d,v}(A)` of Ermis 2020, eq. 3.4, with the weights A.
+    """
     own = spec.inputs[place]
     sizes = dict(zip(own, factors[place].shape, strict=True))
     others = [index for index in range(len(factors)) if index != place]

@@ -1,18 +1,21 @@
-r"""Variational Bayes for counts: Poisson cells, Gamma factors, as a program.
+r"""Variational Bayes for counts: Poisson cells, Gamma factors, as a program (CTF-VB of Ermis 2020, section 3.1.2).
 
 .. math:: \Theta_d \sim \mathrm{Gamma}(A_d, \text{mean } B_d), \qquad X_i \sim \mathrm{Poisson}(\hat X_i)
 
-The posterior of every entry is approximated by its own Gamma distribution with shape C and scale D,
+The posterior of every entry is approximated by its own Gamma distribution with shape C and scale D (eqs 3.10 and 3.11),
 
 .. math:: C_d = A_d + L_d \circ \Delta_d(X / \hat X_L), \qquad D_d = \big(A_d / B_d + \Delta_d(1)\big)^{-1},
 
-where E = C D is the mean of an entry, L the exponential of the mean of its logarithm, :math:`\hat X_L` the model at L, and
-:math:`\Delta_d(1)` is computed from the means of the other factors. Each step maximises the evidence lower bound over one
-distribution, and so does the adaptation of A and B (one pair per factor, or per component). So the bound never falls.
+where E = C D is the mean of an entry (eq. 3.12), L the exponential of the mean of its logarithm and :math:`\hat X_L`
+the model at L (eq. 3.7), and :math:`\Delta_d(1)`, the thesis's :math:`\Delta_d(M)`, is computed from the means of the
+other factors. A relation's terms are divided by its dispersion, which the thesis takes to be 1. Each step maximises the
+evidence lower bound over one distribution, and so does the adaptation of A and B (one pair per factor, or per
+component). So the bound never falls.
 
 References
 ----------
-Ermis 2020, eqs 3.7 to 3.12; Cemgil 2009 (the bound, and the adaptation of A by Newton's method).
+Ermis 2020, eqs 3.6 to 3.12 (eq. 3.6 is the bound, not worked out); Cemgil 2009 (the bound in closed form, and the
+adaptation of A by Newton's method).
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ class BayesSettings:
     Parameters
     ----------
     shape, mean : float
-        Initial A and B of the prior.
+        Initial A and B of the prior; 0.5 and 10 are the best of those in Figure 6.6 of Ermis 2020.
     adapt : {"factor", "component", "no"}
         Whether A and B are fitted, per factor or per component (index of its last axis).
     settle : int
@@ -65,16 +68,16 @@ class Posterior:
 
     @property
     def mean(self) -> Floats:
-        """The mean of every entry."""
+        """The mean of every entry: E = C D, eq. 3.12."""
         return self.shape * self.scale
 
     @property
     def geometric_mean(self) -> Floats:
-        """The exponential of the mean logarithm of every entry."""
+        """The exponential of the mean logarithm of every entry: L of eq. 3.7."""
         return np.maximum(np.exp(digamma(self.shape)) * self.scale, 1e-300)
 
     def bound(self) -> float:
-        """Return the factor's part of the evidence lower bound: minus its divergence from the prior."""
+        """Return the factor's part of the evidence lower bound (eq. 3.6): minus its divergence from the prior."""
         a, b = self.prior_shape, self.prior_mean
         log_mean = digamma(self.shape) + np.log(self.scale)
         prior = a * np.log(a / b) - gammaln(a) + (a - 1) * log_mean - a / b * self.mean
@@ -94,6 +97,7 @@ class Posterior:
 def fitted_shape(gap: Floats) -> Floats:
     """Return a with ``log(a) - digamma(a) = gap``: the shape of a Gamma distribution from its log mean minus its mean log."""
     gap = np.maximum(gap, 1e-10)
+    # the start solves (1 + 1 / (6a + 1)) / (2a) = gap, an approximation of the left side; then Newton's method
     shape = (3 - gap + np.sqrt((gap - 3) ** 2 + 24 * gap)) / (12 * gap)
     for _ in range(20):
         value = np.log(shape) - digamma(shape) - gap
@@ -135,7 +139,7 @@ def variational_program(
 def _first(start: Floats, settings: BayesSettings) -> Posterior:
     """Return a narrow posterior around a start."""
     full = start.shape
-    shape = np.full(full, 10.0)
+    shape = np.full(full, 10.0)  # a standard deviation of a third of the mean; set by hand
     return Posterior(
         shape, np.maximum(start, 1e-12) / shape, np.full(full, settings.shape), np.full(full, settings.mean)
     )
@@ -149,6 +153,7 @@ def _sweep(holder: Holder, posteriors: dict[str, Posterior], adapt: str) -> Gene
         counts, exposure = np.zeros(means[name].shape), np.zeros(means[name].shape)
         for index, place in holder.uses[name]:
             weight = 1 / holder.dispersions[index]
+            # eqs 3.8 and 3.10: L o Delta(M o X / X_L); eq. 3.11: Delta(M)
             counts += weight * logs[name] * holder.terms[index].numerator(place, holder.factors_of(index, logs))
             exposure += weight * holder.terms[index].exposure(place, holder.factors_of(index, means))
         if name in holder.shared:
@@ -156,8 +161,8 @@ def _sweep(holder: Holder, posteriors: dict[str, Posterior], adapt: str) -> Gene
             counts, exposure = total.counts, total.exposure
         prior = posteriors[name]
         posterior = Posterior(
-            prior.prior_shape + counts,
-            1 / (prior.prior_shape / prior.prior_mean + exposure),
+            prior.prior_shape + counts,  # C, eq. 3.10
+            1 / (prior.prior_shape / prior.prior_mean + exposure),  # D, eq. 3.11
             prior.prior_shape,
             prior.prior_mean,
         )

@@ -1,7 +1,7 @@
 r"""Coupled factorisation from noisy moments, where a unit is one cell: its presence and its value.
 
 A protected entity's own factors depend on several cells. So here they may not influence a sum unless they are noised
-themselves. The sums are
+themselves. It is not an algorithm of the thesis (Ermis 2020), whose unit this is. The sums are
 
 1. *Counts* of the cells of every row of every factor, those of the protected entities included, and the mean.
 2. *Biases*, one factor after another: sums of the residuals of the current model, shrunk by the noise in them.

@@ -1,23 +1,32 @@
 r"""Coupled factorisation by noisy gradients of Poisson samples: DP-SGLD for any einsum, Euclid or Kullback-Leibler.
 
+Algorithms 1 (matrices, DP-CMF) and 2 (tensors, DP-CTF) of Ermis 2020, repaired.
+
 In every step, each unit takes part with probability q. Its gradient by all noised factors together, summed over its cells, is
 clipped to a norm. The noisy total updates the factors, and the noise of the channel is the noise of Langevin dynamics [1]_:
 
 .. math:: \Theta_{t+1} = \Theta_t + \frac{\eta_0}{t^\gamma s_t}\Big(\frac1q\big(\sum_u \bar g_u + \xi\big) - \lambda\Theta_t\Big)
 
-where :math:`s_t` is the running root mean square of the noisy gradient of a factor, which is public. The average over the
-second half of the steps is released. The temperature of the dynamics follows from the noise that privacy needs, and is not
-that of the posterior. Without noise this is gradient descent, and converges to the mode.
+It has the gradient of eq. 4.18 (eq. 4.7 for matrices), with 1/q for :math:`C_v/B`, and the update of eq. 4.20
+(eq. 4.9). In place of eq. 4.19 (eq. 4.8), which clips the gradient of the whole minibatch to G, each unit's gradient is
+clipped, and the prior's is not. Here :math:`s_t` is the running root mean square of the noisy gradient of a factor,
+which is public. The average over the second half of the steps is released. The temperature of the dynamics follows from
+the noise that privacy needs, and is not that of the posterior. Without noise this is gradient descent, and converges to
+the mode.
 
-A gradient may depend on one unit's data and on earlier totals only. An entity's own factors satisfy this if the entity is the
-unit: they are solved from its own cells. Anything computed from more than one unit is noised, even if it never leaves its
-site. In the thesis, a site's factors are updated from its data without noise *during* the steps; its sensitivity does not
-cover this.
+A gradient may depend on one unit's data and on earlier totals only. An entity's own factors satisfy this if the entity
+is the unit: they are solved from its own cells. Anything computed from more than one unit is noised, even if it never
+leaves its site. In the thesis, for site-level privacy, a site's factors are updated from its data without noise
+*during* the steps (eqs 4.10, 4.11, 4.21 and 4.22); its sensitivity does not cover this. For user-level privacy it
+noises them too (eqs 4.12 to 4.14 and 4.23 to 4.25), which is `SgldSettings.noised` here.
+
+The noise is that of the accountant for the whole fit. The bounds on step sizes of Theorems 4.1 to 4.3 have unnamed
+constants, and that of eq. 4.27 is not used; the default decay of 0.33 is about the :math:`t^{-1/3}` of Theorem 4.1.
 
 References
 ----------
 .. [1] Y.-X. Wang, S. Fienberg, A. Smola. Privacy for free: posterior sampling and stochastic gradient Monte Carlo. ICML 2015;
-   Ermis 2020, Algorithms 1 and 2.
+   Ermis 2020, Algorithms 1 and 2 (sections 4.1.3 and 4.2.2) and appendix A.
 """
 
 from __future__ import annotations
@@ -94,7 +103,7 @@ class Cells(Undisclosed):
         return np.asarray(np.einsum(f"{','.join(groups)}->{cell_letter(self.spec)}", *operands, optimize=True))
 
     def mean_gradient(self, factors: Mapping[str, Floats]) -> Floats:
-        """Return the derivative of the log-likelihood by the mean, for every cell."""
+        """Return the derivative of the log-likelihood by the mean of every cell: minus eq. A.1, (x - m) / m^p."""
         means = self.means(factors)
         return self.values - means if self.power == 0 else self.values / np.maximum(means, LEAST_MEAN) - 1
 
@@ -165,6 +174,7 @@ def clipped_gradients(
         total = pairs.total(np.concatenate(terms[name]))
         squares += added(pairs.unit, (total**2).sum(axis=1), units)
         gathered[name] = pairs, total
+    # 1 / max(1, |g| / G) as in eq. 4.19, for each unit's gradient by all named factors together
     scales = np.minimum(1.0, clip / np.maximum(np.sqrt(squares), 1e-300))
     sums = {name: np.zeros_like(factors[name]) for name in names}
     for name, (pairs, total) in gathered.items():
@@ -182,7 +192,7 @@ class SgldSettings:
     rate : float
         q, the probability with which a unit takes part in a step.
     clip : float
-        Largest norm of one unit's gradient.
+        Largest norm of one unit's gradient; G of eq. 4.19.
     step_size, step_decay : float
         :math:`\eta_0` and :math:`\gamma`.
     noised : tuple of str
@@ -233,11 +243,13 @@ def sgld_program(
         asked: dict[str, Any] = {f"factor:{name}": gradient for name, gradient in gradients.items()}
         total = yield Sum(bound=Bound(settings.clip).times(settings.repeats), units=int(taken.sum()), **asked)
         for name in moving:
+            # eq. 4.18, with the noise xi of eq. 4.20 in the total, and the gradient of the Normal prior
             gradient = total[f"factor:{name}"] / settings.rate if name in settings.noised else 0.0
             gradient = gradient + sum(_gradient(cells, name, factors) for cells in public)
             gradient = gradient - precisions(factors[name], settings.hyper) * factors[name]
             scales[name] = MEMORY * scales[name] + (1 - MEMORY) * float(np.mean(gradient**2))
             size = np.sqrt(scales[name] / (1 - MEMORY ** (step + 1))) + 1e-12  # s_t; 1e-12 for a gradient of zero
+            # eq. 4.20, with eta_t = eta_0 / (t^gamma s_t)
             factors[name] = factors[name] + settings.step_size / (step + 1) ** settings.step_decay * gradient / size
             if any(cells.power for cells in mine):
                 factors[name] = np.maximum(factors[name], LEAST)
@@ -249,8 +261,9 @@ def sgld_program(
 def precisions(factor: Floats, hyper: tuple[float, float] | None) -> Floats | float:
     r"""Return the precision of the normal prior of every component: the posterior mean under a Gamma prior (a_0, b_0).
 
-    With n rows, :math:`\lambda_k = (a_0 + n/2) / (b_0 + \sum_i \theta_{ik}^2/2)` (Ermis 2020, section 4.2). The factor is
-    computed from noisy totals, so that this is post-processing.
+    With n rows, :math:`\lambda_k = (a_0 + n/2) / (b_0 + \sum_i \theta_{ik}^2/2)`: the mean of the Gamma distribution
+    that follows from the prior of Ermis 2020, section 4.2.1 (p. 59), and n Normal entries; the thesis prints the prior
+    only. The factor is computed from noisy totals, so that this is post-processing.
     """
     if hyper is None:
         return RIDGE

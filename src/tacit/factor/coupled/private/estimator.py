@@ -1,5 +1,8 @@
 """Coupled factorisation with differential privacy: shared factors leave a site with noise only.
 
+"sgld" is Algorithm 1 (DP-CMF) and Algorithm 2 (DP-CTF) of Ermis 2020, repaired (`dp_sgld.py`); "published" has the
+noise that its appendix E prints; "moments" is tacit's own (`user_moments.py`, `cell_moments.py`).
+
 `moments_run` and `gradient_run` make one program per site, and the plan that all programs share, from the estimator's
 parameters and the sites' data.
 """
@@ -189,8 +192,9 @@ class PrivateCoupledFactorization(PrivateFactors):
         For "sgld": probability with which a unit takes part in a step, largest norm of a unit's gradient, size of the first
         step, and the power with which steps become smaller.
     hyper_prior : tuple of float, optional
-        For "sgld" and "published": a_0 and b_0 of a Gamma prior of the precisions of the factors' components, which are then
-        estimated from the noisy factors, at no cost. The thesis uses (1, 0.01). If not given, all precisions are 0.2.
+        For "sgld" and "published": a_0 and b_0 of a Gamma prior of the precisions of the factors' components, which are
+        then estimated from the noisy factors, at no cost. The thesis uses (1, 0.01), the best of its Table 7.4. If not
+        given, all precisions are 0.2.
     composition : {"zcdp", "advanced"}, default="zcdp"
         The formula of "published".
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
@@ -229,7 +233,8 @@ class PrivateCoupledFactorization(PrivateFactors):
 
     References
     ----------
-    B. Ermis. Bayesian coupled factorization and differential privacy. PhD thesis, 2020, chapters 4 and 7.
+    B. Ermis. Bayesian approaches for privacy preserving data sharing. PhD thesis, 2020, chapters 4 (Algorithms 1 and 2)
+    and 7.
 
     Examples
     --------

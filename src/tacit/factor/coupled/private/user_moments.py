@@ -1,7 +1,8 @@
 r"""Coupled factorisation from noisy moments, where a unit is an entity with all its cells.
 
-It generalises `tacit.factor.ratings.item_moments` to relations of any order. An entity's contribution to a sum is computed
-from its own cells and earlier totals only, and is divided by its own norm.
+It is not an algorithm of the thesis (Ermis 2020). It generalises `tacit.factor.ratings.item_moments` to relations of
+any order. An entity's contribution to a sum is computed from its own cells and earlier totals only, and is divided by
+its own norm.
 
 1. *First moments*: for every row of every factor, a weight and a weighted sum of centred values. They give biases.
 2. *Second moment* of the entities' residuals over the most common rows of the largest factor. Directions whose eigenvalue
