@@ -39,8 +39,9 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
         off). Before anything is charged it is tried on random rows within `feature_range`: a module that mixes examples, keeps
         something from one call to the next or is random is refused.
     method : {"dropout", "sgld", "dp-sgd"}, default="dropout"
-        "dropout": the privacy noise is the noise of the sampler (Ermis 2020, algorithm 3, corrected). "sgld": the Langevin
-        noise of the step is added to it. "dp-sgd": a constant step, and only the last weights (Abadi et al. 2016).
+        "dropout": the privacy noise is the noise of the sampler (Ermis 2020, Algorithm 3, repaired). "sgld": the
+        Langevin noise of the step is added to it. "dp-sgd": a constant step, and only the last weights (Abadi et al.
+        2016).
     features : {"auto", "scattering", "convolution", None}, default="auto"
         "scattering": a fixed front end for images, which is not fitted to data (`tacit.neural.wavelets`). "convolution": two
         layers of convolutions on the pixels, which are learned. None: the pixels. "auto": scattering where `X` is a stack
@@ -111,7 +112,7 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
 
     References
     ----------
-    B. Ermis. Bayesian coupled factorization and differential privacy. PhD thesis, 2020, chapters 5 and 8.
+    B. Ermis. Bayesian approaches for privacy preserving data sharing. PhD thesis, 2020, chapters 5 (Algorithm 3) and 8.
     M. Abadi et al. Deep learning with differential privacy. CCS 2016.
 
     Examples

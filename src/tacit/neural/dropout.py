@@ -6,7 +6,9 @@ Adding noise to a weight is the same as multiplying the weight by a random numbe
           \quad \alpha_{ij} = s^2 / \theta_{ij}^2, \quad p_{ij} = \alpha_{ij} / (1 + \alpha_{ij})
 
 so privacy noise of standard deviation s in a step drops a weight at rate p: close to 1 for small weights and close to 0
-for large ones (Ermis 2020, section 5.2). Weights and noise are public, and so are the rates.
+for large ones. Weights and noise are public, and so are the rates. The two sides are eqs 5.3 and 5.2 of Ermis 2020;
+alpha follows from :math:`\alpha\,\mathrm{diag}(\theta^2)` being the variance of the noise (section 5.2.2), and p from
+:math:`\alpha = p/(1 - p)` (section 5.1.2).
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ def dropout_rates(weights: ArrayLike, noise: float) -> NDArray[np.float64]:
     variance = check_non_negative(noise, "noise") ** 2
     squares = np.square(np.asarray(weights, np.float64))
     total = squares + variance
+    # p = alpha / (1 + alpha) with alpha = s^2 / theta^2
     return np.where(total > 0, variance / np.where(total > 0, total, 1.0), 1.0)
 
 

@@ -67,7 +67,7 @@ class Gradients(Undisclosed):
 
 
 def classification_loss(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return minus the logarithm of the softmax of each label's score."""
+    """Return minus the logarithm of the softmax of each label's score: -log p(y|x, theta) of Ermis 2020, eq. 2.14."""
     return cross_entropy(scores, labels, reduction="none")
 
 
@@ -387,6 +387,7 @@ class Learner:
 
 
 def _clip_factors(squares: dict[str, torch.Tensor], clip: float) -> dict[str, torch.Tensor]:
+    """Return 1 / max(1, |g| / C) of every example: line 6 of Algorithm 3 of Ermis 2020, which clips the batch instead."""
     norms = {group: values.sqrt() for group, values in squares.items()}
     return {group: torch.where(values > clip, clip / values, 1.0) for group, values in norms.items()}
 

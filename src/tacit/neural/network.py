@@ -25,7 +25,7 @@ MIXING = (nn.modules.batchnorm._BatchNorm,)
 
 
 def perceptron(n_inputs: int, hidden: Sequence[int], n_outputs: int, random_state: int) -> nn.Sequential:
-    """Build a network of fully connected layers with tanh between them.
+    """Build a network of fully connected layers with tanh between them: eq. 2.14 of Ermis 2020, which has ReLU.
 
     Bounded activations keep the gradients of examples similar in size, so that clipping loses less (Papernot et al. 2021).
     The last layer starts at zero, the others at random numbers from a public seed.

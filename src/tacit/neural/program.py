@@ -1,5 +1,7 @@
 r"""Training as a program: noisy numbers of examples, one noisy total of clipped gradients per step, and noisy gains.
 
+The steps are Algorithm 3 of Ermis 2020, Differentially Private Dropout (DPD), repaired.
+
 With rate q, count n, clipping norm C, noise multiplier z and :math:`\xi \sim N(0, I)`, a step is
 
 .. math:: \hat g_t = \frac{1}{q n C}\Big(\sum_{i \in S_t} \mathrm{clip}_C(\nabla \ell_i(\theta_t)) + z C \xi\Big)
@@ -10,6 +12,16 @@ with the prior :math:`N(0, \tau^2)` on every weight. Seen as Langevin dynamics o
 :math:`\eta_t z \xi / (q n)` is the noise of the sampler; seen as dropout, it multiplies every weight by a random number.
 The posterior samples are weights from the last quarter of the path. The first and the last total are those of
 `tacit.neural.fallback`.
+
+The gradient is that of eq. 5.4, divided by n C and with the sign of a loss; the step is that of eq. 5.3, with
+:math:`\eta_t` for :math:`\eta_t/2`, and with momentum. Line 6 of the algorithm clips the gradient of the whole
+minibatch to G; here each example's is clipped to C and the prior's is not. The noise of line 7 has the standard
+deviation :math:`2G\sigma`, for the sensitivity 2G; here it is z C, and z depends on the adjacency. Line 4 has a sample
+of fixed size, here it is a Poisson sample.
+
+References
+----------
+B. Ermis. Bayesian approaches for privacy preserving data sharing. PhD thesis, 2020, section 5.2.
 """
 
 from __future__ import annotations
@@ -191,7 +203,8 @@ def training_program(
         size = scale * training.step_size_at(step)
         take_step(theta, speed, [noisy[name] for name in totals], training, count, size)
         if training.langevin:
-            # the step is size / (count * clip) on the whole posterior, whose noise has variance twice that
+            # the step is size / (count * clip) on the whole posterior, whose noise has variance twice that (eq. 3.18: 2
+            # kappa_t)
             spread = (2 * size / (count * training.clip)) ** 0.5
             theta += spread * torch.randn(theta.shape, generator=langevin, dtype=theta.dtype)
         _check_finite(theta, step, training.steps)
@@ -227,6 +240,8 @@ def take_step(
     Both vectors are changed in place: with a million weights, new vectors would take a quarter of the step's time.
     """
     examples = count * training.clip
+    # line 8 of Algorithm 3 (eq. 5.3): the prior's and the examples' part of eq. 5.4, with the noise of line 7 in
+    # `noisy`
     speed.mul_(training.momentum).add_(theta, alpha=1 / (examples * training.prior**2))
     ends = np.cumsum([part.size for part in noisy])
     for part, end in zip(noisy, ends.tolist(), strict=True):

@@ -15,7 +15,7 @@ from tacit.validation import check_choice
 FORMULAS = {"DPD-AC": ermis_advanced_noise_multiplier, "DPD-zCDP": ermis_zcdp_noise_multiplier}
 ACCOUNTINGS = ("sound", *FORMULAS)
 PRINTED = {"DPD-AC": 10.88, "DPD-zCDP": 3.23}
-"""Section 8.1.1, for MNIST at epsilon 0.5, delta 1e-4, rate 0.01 and 200 epochs."""
+"""The values of sigma in section 8.1.1, for MNIST at epsilon 0.5, delta 1e-4, rate 0.01 and 200 epochs."""
 
 
 def published_noise(name: str, epsilon: float, delta: float, steps: int, rate: float) -> float:

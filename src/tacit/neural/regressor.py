@@ -66,7 +66,7 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
 
     References
     ----------
-    B. Ermis. Bayesian coupled factorization and differential privacy. PhD thesis, 2020, chapters 5 and 8.
+    B. Ermis. Bayesian approaches for privacy preserving data sharing. PhD thesis, 2020, chapters 5 (Algorithm 3) and 8.
 
     Examples
     --------
