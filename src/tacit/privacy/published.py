@@ -11,8 +11,8 @@ References
 ----------
 .. [Saha] S. Saha, H. Imtiaz. Privacy-preserving non-negative matrix factorization with outliers. 2022.
 .. [Mugdho] S. S. Mugdho, H. Imtiaz. Privacy-preserving matrix factorization for recommendation systems using Gaussian
-   mechanism and functional mechanism. 2022.
-.. [Ermis] B. Ermis. Bayesian coupled factorization and differential privacy. PhD thesis, 2020.
+   mechanism. 2022.
+.. [Ermis] B. Ermis. Bayesian approaches for privacy preserving data sharing. PhD thesis, 2020.
 .. [DR] C. Dwork, A. Roth. The Algorithmic Foundations of Differential Privacy. 2014.
 """
 
@@ -27,7 +27,10 @@ from tacit.validation import check_count, check_delta, check_epsilon, check_posi
 
 
 def dwork_roth_noise_multiplier(epsilon: float, delta: float) -> float:
-    r""":math:`\sqrt{2\log(1.25/\delta)}/\varepsilon`: [DR]_, Theorem A.1, which is proven for epsilon < 1 only."""
+    r""":math:`\sqrt{2\log(1.25/\delta)}/\varepsilon`: [DR]_, Theorem A.1, which is proven for epsilon < 1 only.
+
+    Definition 3 of [Saha]_, Theorem 1 of [Mugdho]_, Theorems 2.2, 4.7 and 5.3 of [Ermis]_.
+    """
     return math.sqrt(2 * math.log(1.25 / check_delta(delta))) / check_epsilon(epsilon)
 
 
@@ -45,7 +48,7 @@ def saha_epsilon(noise_multipliers: Sequence[float], steps: int, delta: float) -
 
 
 def saha_noise_multiplier(epsilon: float, delta: float, steps: int) -> float:
-    r"""Invert `saha_epsilon` for one statistic per iteration.
+    r"""Invert `saha_epsilon` for one statistic per iteration; the paper does not print the inverse.
 
     :math:`\sqrt{T}/(\sqrt{2(L+\varepsilon)} - \sqrt{2L})` with :math:`L = \log(1/\delta)`.
     """
@@ -74,7 +77,7 @@ def mugdho_noise_multiplier(epsilon: float, delta: float, steps: int, *, step_de
 
 
 def advanced_composition(step_epsilon: float, step_delta: float, steps: int, slack_delta: float) -> tuple[float, float]:
-    r"""Theorem 4.6 of [Ermis]_ (3.20 of [DR]_).
+    r"""Theorem 4.6 of [Ermis]_, eq. 4.26 (also eqs 2.7 and 5.5; Theorem 3.20 of [DR]_).
 
     :math:`\sqrt{2k\log(1/\delta')}\varepsilon + k\varepsilon(e^\varepsilon - 1)`, and :math:`k\delta + \delta'`.
     """
@@ -83,28 +86,35 @@ def advanced_composition(step_epsilon: float, step_delta: float, steps: int, sla
 
 
 def subsampled(step_epsilon: float, step_delta: float, rate: float) -> tuple[float, float]:
-    r"""Theorem 4.8 of [Ermis]_, for a Poisson sample: :math:`(\log(1 + \gamma(e^\varepsilon - 1)), \gamma\delta)`."""
+    r"""Theorem 4.8 of [Ermis]_ (also 5.4), for a Poisson sample.
+
+    :math:`(\log(1 + \gamma(e^\varepsilon - 1)), \gamma\delta)`.
+    """
     return math.log1p(check_rate(rate) * math.expm1(step_epsilon)), rate * step_delta
 
 
 def unsampled(step_epsilon: float, rate: float) -> float:
-    r"""Invert `subsampled`: the epsilon of a step that costs this on a sample, :math:`\log(1 + (e^\varepsilon - 1)/\gamma)`."""
+    r"""Invert `subsampled`, as eq. 4.29 of [Ermis]_ (also 5.7) asks: the epsilon of a step that costs this on a sample.
+
+    :math:`\log(1 + (e^\varepsilon - 1)/\gamma)`.
+    """
     return math.log1p(math.expm1(step_epsilon) / check_rate(rate))
 
 
 def zcdp_of_gaussian(noise_multiplier: float, steps: int = 1) -> float:
-    r"""Proposition 4.9 and Lemma 4.11 of [Ermis]_: :math:`\rho = T/(2 z^2)`."""
+    r"""Proposition 4.9 and Lemma 4.11 of [Ermis]_ (also 5.5 and 5.7): :math:`\rho = T/(2 z^2)`."""
     return check_count(steps, "steps") / (2 * check_positive(noise_multiplier, "noise_multiplier") ** 2)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    r"""Proposition 4.10 of [Ermis]_: :math:`\varepsilon = \rho + 2\sqrt{\rho\log(1/\delta)}`."""
+    r"""Proposition 4.10 of [Ermis]_ (also 5.6): :math:`\varepsilon = \rho + 2\sqrt{\rho\log(1/\delta)}`."""
     return check_positive(rho, "rho") + 2 * math.sqrt(rho * math.log(1 / check_delta(delta)))
 
 
 def ermis_sgld_noise_multiplier(epsilon: float, delta: float, passes: float, rate: float) -> float:
-    r"""Appendix C of [Ermis]_, over the sensitivity 2L, for T passes over the data.
+    r"""The sigma' of appendix C of [Ermis]_ (eq. C.2 and below), over the sensitivity 2L, for T passes over the data.
 
+    With :math:`\gamma = B/C_v`,
     :math:`\frac12\sqrt{256\,T\gamma\log(2.5\,T/(\gamma\delta))\log(2/\delta)}/\varepsilon`.
     """
     inner = 256 * passes * check_rate(rate) * math.log(2.5 * passes / (rate * check_delta(delta))) * math.log(2 / delta)
@@ -116,7 +126,8 @@ def ermis_advanced_noise_multiplier(epsilon: float, delta: float, steps: int, ra
 
     :math:`\sigma' = (-B + \sqrt{B^2 - 4AC})/2A` with :math:`A = 2T`, :math:`B = \sqrt{2T\log(1/\delta')}`,
     :math:`C = -\varepsilon`; then `unsampled`; then the Gaussian mechanism at
-    :math:`\delta_{iter} = (\delta - \delta')/(T\nu)`.
+    :math:`\delta_{iter} = (\delta - \delta')/(T\nu)`. (The equation above the steps, and section 5.2.3, divide by
+    :math:`\sigma'` where this root multiplies; :math:`A = 2T` instead of T follows from Remark 5.2.)
     """
     slack = check_delta(delta) / 2
     step_delta = (delta - slack) / (check_count(steps, "steps") * check_rate(rate))
@@ -125,11 +136,12 @@ def ermis_advanced_noise_multiplier(epsilon: float, delta: float, steps: int, ra
 
 
 def ermis_zcdp_noise_multiplier(epsilon: float, delta: float, steps: int, rate: float) -> float:
-    r"""Appendix E of [Ermis]_, "zCDP", from eq. 4.28: its amplification by sampling is not a theorem.
+    r"""Appendix E of [Ermis]_, "zCDP", from eqs 4.28 and 4.29 (also 5.6, 5.7): zCDP has no amplification by sampling.
 
     :math:`\varepsilon = \frac{T}{4\ell}\varepsilon'^2 + \sqrt{T\log(1/\delta)/\ell}\;\varepsilon'` with
     :math:`\ell = \log(1.25/\delta')`, :math:`\delta' = \nu\delta_{iter}`; then `unsampled`; then the Gaussian
-    mechanism. (The appendix prints the root over the numerator of B only; eq. 4.28 gives it over the whole.)
+    mechanism, with :math:`\delta_{iter}` as above. (The appendix prints the root over the numerator of B only; eq. 4.28
+    gives it over the whole.)
     """
     step_delta = check_delta(delta) / 2 / (check_count(steps, "steps") * check_rate(rate))
     log_step = math.log(1.25 / (rate * step_delta))
@@ -141,7 +153,7 @@ def ermis_zcdp_noise_multiplier(epsilon: float, delta: float, steps: int, rate: 
 def ermis_geometric_epsilon(parameter: float, sensitivity: int = 1) -> float:
     r"""Return the epsilon of two-sided geometric noise :math:`P(\tau) = \frac{1-a}{1+a}a^{|\tau|}`.
 
-    :math:`\Delta\log(1/a)`; section 4.1.4 of [Ermis]_ writes epsilon for `a` itself.
+    :math:`\Delta\log(1/a)`; eq. 4.15 of [Ermis]_ and the line above it (p. 52) write epsilon for `a` itself.
     """
     return check_count(sensitivity, "sensitivity") * math.log(1 / check_delta(parameter))
 
