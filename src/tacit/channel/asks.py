@@ -213,6 +213,8 @@ def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
 class NormedSum(Sum):
     """Ask for the direction of a total only: every column of every array's total divided by its own L2 norm.
 
+    NormedSecSum of Tsikhanovich et al. (2019), appendix E; a plain `Sum` among parties is their SecSum.
+
     A column that sums to zero stays zero. Among parties the norms stay secret; in the clear and noisy channels the
     normalisation is done on the total that the channel knows.
     """

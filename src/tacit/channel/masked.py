@@ -1,5 +1,8 @@
 r"""The channel among parties: every number is put on a grid and masked; all learn the exact totals, and nothing else.
 
+It is SecSum of Tsikhanovich et al. (2019), section 2.1 and appendix C, in the form with a pseudo-random function per
+pair of parties.
+
 Every pair of parties adds and subtracts the same stream of masks. Party m sends
 :math:`x_m + \sum_{j>m} s_{mj} - \sum_{j<m} s_{mj}`, where :math:`s_{mj}` is the stream that only m and j can compute. Added
 up over the parties, the streams cancel. To anyone without the key of at least one pair in it, a masked vector is uniform. So

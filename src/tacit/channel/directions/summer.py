@@ -1,4 +1,9 @@
-"""The normalised sum: parties learn the direction of every column of a total, and not how long it is."""
+"""The normalised sum: parties learn the direction of every column of a total, and not how long it is.
+
+It is NormedSecSum of Tsikhanovich et al. (2019), Algorithm 7 in appendix E: lines 1 to 3 are one shared sum, lines 4
+and 5 the squared norm (line 5 is printed without adding up), line 6 an inverse root of that one number, lines 7 and 8
+one scaling by it. The direction is released with a little noise (`resolution`).
+"""
 
 from __future__ import annotations
 
@@ -258,6 +263,7 @@ class NormalisedSummer:
         scaled += (shares.constant(1) - told) * (
             1 << width - 1
         )  # what is not told gets some number in range, and a factor of zero below
+        # line 6 of Algorithm 7
         root = await shares.inverse_root(scaled % modulus, width)
         inverse = await shares.multiply(root, top @ powers % modulus)  # 2^scale / ||s||
 
