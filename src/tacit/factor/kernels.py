@@ -329,7 +329,8 @@ def set_aside(
 ) -> None:
     """Replace `fitted` by ``rows - R``, where R minimises ``1/2 (rows - fitted - R)**2 + threshold |R|`` over ``|R| <= bound``.
 
-    That is soft-thresholding of the residual, cut at the bound. `sizes` receives the sum of ``|R|`` of every row.
+    That is soft-thresholding of the residual, cut at the bound: S_{lambda,M} in eq. 9 of Saha and Imtiaz (2022).
+    `sizes` receives the sum of ``|R|`` of every row.
     """
     for i in range(start, stop):
         total = 0.0

@@ -31,7 +31,11 @@ ROUNDS_WITH_OUTLIERS = 500
 
 @dataclass(frozen=True)
 class Penalty:
-    r"""What a factor F costs beside the fit: :math:`l_1 \sum |F_{ij}| + \frac{l_2}{2} \sum F_{ij}^2`."""
+    r"""What a factor F costs beside the fit: :math:`l_1 \sum |F_{ij}| + \frac{l_2}{2} \sum F_{ij}^2`.
+
+    In eq. 3 of Tsikhanovich et al. (2019), :math:`\alpha` and :math:`\beta` are l1 and l2 of T, and :math:`\gamma` and
+    :math:`\delta` those of W.
+    """
 
     l1: float = 0.0
     l2: float = 0.0
@@ -47,7 +51,7 @@ class Penalty:
 
 @dataclass(frozen=True)
 class Outliers:
-    """The cost of an outlier per unit of its size, and the largest size it may have."""
+    """The cost of an outlier per unit of its size, and its largest size: lambda and M of Saha and Imtiaz (2022)."""
 
     threshold: float
     bound: float

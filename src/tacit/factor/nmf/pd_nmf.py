@@ -8,9 +8,11 @@ total what updates the topic's row of T:
     w_t \leftarrow \frac{[R_t T_t^\top - l_1^W]_+}{\|T_t\|^2 + l_2^W}, \qquad
     T_t \leftarrow \frac{[w_t^\top R_t - l_1^T]_+}{\|w_t\|^2 + l_2^T}, \qquad R_t = X - \sum_{l \ne t} w_l T_l.
 
-With ``simplex`` the topic is then projected onto the simplex of non-negative vectors with the sum 1, as the paper prints
-(line 8). This fixes the scale. It is not the minimiser over the simplex, so the objective may rise; without it the
-scale is fixed at the end, by lengths.
+These are eqs 5 and 4 of the paper (lines 3 to 7 of the algorithm), with its :math:`\alpha, \beta, \gamma, \delta` as
+:math:`l_1^T, l_2^T, l_1^W, l_2^W`. They lower the objective of eqs 2 and 3. With ``simplex`` the topic is then
+projected onto the simplex of non-negative vectors with the sum 1, as the paper prints (line 8). This fixes the scale.
+It is not the minimiser over the simplex, so the objective may rise; without it the scale is fixed at the end, by
+lengths.
 
 The two sums of a topic (numerator, denominator) do not depend on each other and go in one exchange. A sweep is k
 exchanges, where `nmf_program` needs one; a point that neither can improve is the same for both.
@@ -53,9 +55,11 @@ def topic_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
             others = np.arange(k) != t
             square = float(T[t] @ T[t]) + rows.l2
             if square > 0:
+                # lines 3 and 4, eqs 4 and 5: R_t T_t' - gamma, without forming R_t
                 pull = table.times(T[t][:, None])[:, 0] - W[:, others] @ (T[others] @ T[t]) - rows.l1
                 W[:, t] = np.maximum(pull, 0) / square
             WX[t] = table.transposed_times(W[:, t][:, None])[:, 0]
+            # lines 5 and 6, in one sum: w_t' R_t and |w_t|^2
             numerator = WX[t] - (W[:, t] @ W[:, others]) @ T[others]
             asked = {"numerator": numerator, "denominator": [float(W[:, t] @ W[:, t])]}
             if t == k - 1:  # what is left of the objective when the last topic is taken out of it
@@ -63,9 +67,9 @@ def topic_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
             total = yield Sum(**asked)
             curved = float(total.denominator[0]) + shared.l2
             if curved > 0:  # else no row uses the topic, and it stays as it is
-                T[t] = np.maximum(total.numerator - shared.l1, 0) / curved
+                T[t] = np.maximum(total.numerator - shared.l1, 0) / curved  # line 7
             if settings.simplex:
-                T[t] = on_simplex(T[t])
+                T[t] = on_simplex(T[t])  # line 8
         last = 0.5 * float(total.denominator[0]) * float(T[-1] @ T[-1]) - float(total.numerator @ T[-1])
         squared_error = max(0.0, 2 * (float(total.own[0]) + last))
         curve.append(squared_error / 2 + float(total.own[1]) + shared.of(T))
@@ -87,7 +91,7 @@ def _residual(
 
 
 def on_simplex(vector: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the nearest non-negative vector with the sum 1 (Condat 2016, by sorting).
+    """Return the nearest non-negative vector with the sum 1: the last of eqs 5 (Condat 2016, by sorting).
 
     Examples
     --------
@@ -104,9 +108,11 @@ def on_simplex(vector: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def merge_program(X: Any, n_components: int, *, random_state: int, settings: NMFSettings) -> Step:
-    """One holder's view of the start; returns the dictionary and the number of all rows.
+    """One holder's view of the start, lines 6 to 9 of Algorithm 2; returns the dictionary and the number of all rows.
 
-    The outliers of the model are set aside in the holder's own fit; its topics have none.
+    The random topics follow from the common seed, where the paper adds up random topics of all parties (lines 6 and 7),
+    and have the scale of the rows; with ``simplex`` they sum to 1 (line 8). The outliers of the model are set aside in
+    the holder's own fit; its topics have none.
     """
     random, rows = yield from random_program(X, n_components, random_state=random_state)
     topics = weighted_topics(X, n_components, random_state=random_state, settings=settings)
@@ -122,12 +128,16 @@ def merge_program(X: Any, n_components: int, *, random_state: int, settings: NMF
 
 
 def weighted_topics(X: Any, n_components: int, *, random_state: int, settings: NMFSettings) -> NDArray[np.float64]:
-    """Return one holder's own topics, each times the length of its column of W; a holder of few rows has fewer topics."""
+    """Return one holder's own topics, each times the length of its column of W: lines 1 to 5 of Algorithm 2.
+
+    A holder of few rows has fewer topics.
+    """
     size = min(n_components, *X.shape)
     T = nndsvd(X, size, random_state=random_state)[1].astype(np.float64)
     T = T[T.any(axis=1)]
     own = _alone((topic_program if settings.simplex else nmf_program)(X, T, settings=settings))
     lengths = np.linalg.norm(own.private["W"].astype(np.float64), axis=0)
+    # lines 4 and 5: V_jj = |W_j|, and V T
     topics: NDArray[np.float64] = lengths[:, None] * own.public["T"]
     return topics
 

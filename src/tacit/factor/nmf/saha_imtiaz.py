@@ -1,11 +1,14 @@
 r"""A private dictionary from several rounds: Algorithm 2 of Saha and Imtiaz (2022), repaired and as printed.
 
-In each round the holder solves the weights H of its rows for the current dictionary T, and releases with noise
+In each round the holder solves the weights H of its rows for the current dictionary T (eq. 2, line 2), and releases
+with noise (line 3)
 
 .. math:: A = H^\top H, \qquad B = H^\top U, \qquad U = X - R,
 
-where R are the outliers. Then T minimises :math:`\frac12 \operatorname{tr}(T^\top A T) - \operatorname{tr}(T^\top B)` over
-:math:`T \ge 0`, which depends on the released A and B only.
+where R are the outliers (eq. 9). Then T minimises
+:math:`\frac12 \operatorname{tr}(T^\top A T) - \operatorname{tr}(T^\top B)` over :math:`T \ge 0` (eq. 10, line 5), which
+depends on the released A and B only. The paper's V, W and H are the transposed X, T and H here, and its A and B are
+these divided by the number of rows N.
 
 The error of the paper: its start is the NNDSVD of the private data, it assumes row norms that it does not enforce, and it uses
 the exact number of rows. The repaired form starts from random numbers or from noisy moments, clips the rows of H and U, and
@@ -72,7 +75,8 @@ def rounds_program(
     """
     rows = clip_rows(X, row_norm)
     size = len(T)
-    # |h u'| <= row_norm^2; the distance of two outer products of non-negative vectors is at most sqrt(2) times that
+    # |h u'| <= row_norm^2; the distance of two outer products of non-negative vectors is at most sqrt(2) times that.
+    # (For rows of norm 1, eqs 13 and 14 have 2 for both, and with outliers 4 for B.)
     bound = Bound(row_norm**2, change=math.sqrt(2) * row_norm**2)
     weights, cross = np.zeros((size, size)), np.zeros_like(T)
     path = np.empty((step.count, *T.shape))
@@ -125,7 +129,7 @@ def definite(symmetric: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def unit_ball(T: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale rows of norm above 1 down to 1."""
+    """Scale rows of norm above 1 down to 1: the projection of eq. 12."""
     scaled: NDArray[np.float64] = clip_rows(T, 1.0)
     return scaled
 
@@ -222,11 +226,12 @@ def published_program(
         H = _published_weights(table, T, H, limits, settings)
         used = H / np.maximum(np.linalg.norm(H, axis=1, keepdims=True), TINY) if settings.normalise_H else H
         total = yield Sum(WX=_cross(table, T, H, used, limits), WW=used.T @ used)
+        # line 3, with Delta_A = 2/N (eq. 13), and Delta_B = 2/N, or 4/N with outliers (eq. 14 and the text below it)
         A = total.WW / count + generator.normal(size=total.WW.shape) * multiplier * 2 / count
         B = total.WX / count + generator.normal(size=total.WX.shape) * multiplier * (2 if limits is None else 4) / count
         eta_W = 1 / max(float(np.linalg.norm(A, 2)), TINY) if settings.eta_W is None else settings.eta_W
         for _ in range(settings.W_steps):
-            T = unit_ball(np.maximum(T - eta_W * (A.T @ T - B), 0.0))
+            T = unit_ball(np.maximum(T - eta_W * (A.T @ T - B), 0.0))  # eqs 11 and 12, transposed (lines 4 and 5)
         if (place + 1) % settings.keep_every == 0:
             path.append(T)
     return Outcome({"components": T, "path": np.array(path).reshape(-1, *T.shape)})
@@ -242,7 +247,7 @@ def _published_weights(
     for _ in range(settings.H_steps):
         # R of the last H enters the gradient as V - R
         pull = _clean_times(table, T, H, limits)
-        H = np.maximum(H - settings.eta_H / len(H) * (H @ gram - pull), 0.0)
+        H = np.maximum(H - settings.eta_H / len(H) * (H @ gram - pull), 0.0)  # eq. 8
     return H
 
 

@@ -1,14 +1,15 @@
 r"""Matrix factorisation by noisy gradients (Mugdho and Imtiaz 2022): as printed, and repaired.
 
 With observed ratings V, item factors X and user factors :math:`\Theta`, one iteration of the paper's Algorithm 1 steps
-along :math:`-\nabla_X` and :math:`-\nabla_\Theta`, where :math:`\nabla_X = (\hat V - V)\Theta + \lambda X` and
-:math:`\nabla_\Theta = (\hat V - V)^\top X + \lambda\Theta`. The rows of :math:`\Theta` and X in these products are clipped
-to norm C. Noise is added to :math:`\nabla_\Theta` only.
+along :math:`-\nabla_X` and :math:`-\nabla_\Theta`, where :math:`\nabla_X = (\hat V - V)\Theta + \lambda X` (eq. 4) and
+:math:`\nabla_\Theta = (\hat V - V)^\top X + \lambda\Theta` (eq. 5) are the gradients of eq. 3. The rows of
+:math:`\Theta` and X in these products are clipped to norm C. Noise is added to :math:`\nabla_\Theta` only.
 
-The error of the paper: X is computed from the same ratings without noise and enters every later :math:`\nabla_\Theta`, so
-the released :math:`\Theta` is not private. Here both gradients get noise. If the value of one rating changes by at most
-:math:`\tau`, one row of each gradient changes by at most :math:`\tau C`, both together by :math:`\sqrt2\,\tau C`. The unit
-is the value of one rating. **Who rated which item is not protected**, so the numbers of ratings may scale the steps.
+The error of the paper: X is computed from the same ratings without noise and enters every later :math:`\nabla_\Theta`,
+so the released :math:`\Theta` is not private. Here both gradients get noise. If the value of one rating changes by at
+most :math:`\tau`, one row of each gradient changes by at most :math:`\tau C` (eq. 6), both together by
+:math:`\sqrt2\,\tau C`. The unit is the value of one rating. **Who rated which item is not protected**, so the numbers
+of ratings may scale the steps.
 
 References
 ----------
@@ -164,12 +165,14 @@ def published_program(
     users /= np.linalg.norm(users, axis=1)[:, None]
     curve: list[float] = []
     for _ in range(rounds):
-        errors = np.einsum("ij,ij->i", items[columns], users[rows]) - table.values
+        errors = np.einsum("ij,ij->i", items[columns], users[rows]) - table.values  # V^ - V, line 3
         curve.append(float(np.sqrt(np.mean(errors**2))))
         if len(curve) > 1 and settings.tol > 0 and abs(curve[-2] - curve[-1]) <= settings.tol:
             break
+        # lines 4 and 5 (eqs 4 and 5), to which the terms of lambda are added below
         of_items, of_users = gradients(table, errors, clipped(items, settings.C), clipped(users, settings.C))
         total = yield Sum(items=of_items, users=of_users)
+        # lines 6 and 7: noise for the users only; lines 8 and 9: the steps
         noisy = total["users"] + settings.lambda_ * users + noise * generator.standard_normal(users.shape)
         items = items - settings.mu * (total["items"] + settings.lambda_ * items)
         users = users - settings.mu * noisy
@@ -189,7 +192,7 @@ def public_start(
 
 
 def clipped(rows: NDArray[np.float64], most: float = CLIP) -> NDArray[np.float64]:
-    """Scale rows of norm above `most` down to it."""
+    """Scale rows of norm above `most` down to it: x / max(1, |x| / C) of lines 4 and 5."""
     norms = np.linalg.norm(rows, axis=1)
     within: NDArray[np.float64] = rows / np.maximum(norms / most, 1.0)[:, None]
     return within

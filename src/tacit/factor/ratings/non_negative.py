@@ -1,5 +1,9 @@
 r"""Non-negative factors of ratings with missing entries (weighted NMF), as a program over sums, and its estimator.
 
+This is the recommender of Tsikhanovich et al. (2019), section 5.1: PD-NMF in a weighted element-wise version, for which
+the paper prints no formula (it refers to Ho 2008, section 6). The objective is that of its eq. 2 over the rated
+entries; the penalty of a factor is counted once per rating.
+
 .. math:: \min_{P, Q \ge 0} \frac12 \sum_{(u,i)\ \text{rated}} (r_{ui} - p_u \cdot q_i)^2
           + \frac\lambda2 \Big(\sum_u n_u |p_u|^2 + \sum_i n_i |q_i|^2\Big)
 

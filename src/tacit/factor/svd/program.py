@@ -1,16 +1,17 @@
 r"""Singular vectors and principal components as programs: one exchange of a d x b matrix per step, all columns at once.
 
-Every holder has its own rows; the right singular vectors of all rows together are eigenvectors of :math:`S = X^\top
-X`, the sum of the holders' :math:`X_m^\top X_m`. A holder multiplies the shared directions Q by its own
-:math:`X_m^\top X_m`, never forming it; the products are totalled, and `Search` makes of the totals what is asked
-next. This is Algorithm 4 (PD-SVD) with another way to use the same totals: block Lanczos with Rayleigh-Ritz in place
-of the power iteration, which needs several times as many exchanges.
+Every holder has its own rows; the right singular vectors of all rows together are eigenvectors of :math:`S = X^\top X`,
+the sum of the holders' :math:`X_m^\top X_m`. A holder multiplies the shared directions Q by its own
+:math:`X_m^\top X_m`, never forming it; the products are totalled, and `Search` makes of the totals what is asked next.
+This is Algorithm 4 (PD-SVD) of Tsikhanovich et al. with another way to use the same totals: block Lanczos with
+Rayleigh-Ritz in place of the power iteration, which needs several times as many exchanges. `power_program` is
+Algorithm 4 as printed (without holders, Algorithm 3); `pca_program` is Algorithm 6, repaired.
 
 References
 ----------
 M. Tsikhanovich et al., "PD-ML-Lite: private distributed machine learning from lightweight cryptography", 2019. Its
-Algorithm 6 centres each holder by a multiple of that holder's own mean, which is wrong; here the mean is that of all
-rows.
+Algorithm 6 centres each holder by a multiple of that holder's own mean (line 2), which is wrong; here the mean is that
+of all rows, E[X] of appendix D.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class CentredRows:
         return scores if self.mean is None else scores - self.mean @ directions
 
     def squared_times(self, directions: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return ``(X - mean)' (X - mean) @ directions``."""
+        """Return ``(X - mean)' (X - mean) @ directions``: S V of line 6 of Algorithm 4, without forming S (line 1)."""
         scores = self.scores(directions)
         product = self.table.transposed_times(scores)
         return product if self.mean is None else product - np.outer(self.mean, scores.sum(axis=0))
@@ -122,8 +123,9 @@ def svd_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | No
 def power_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | None = None) -> Program:
     r"""Algorithm 4 of Tsikhanovich et al. as printed: :math:`\hat V \leftarrow` orthonormalised :math:`S\hat V`, tau times.
 
-    tau is `max_iter`; there is no oversampling and no stopping rule. The start has entries from N(0, 1/d), drawn from the common
-    seed. The outcome is that of `svd_program`, without ``relative_values``; ``residual`` is the sine of the largest angle of the
+    tau is `max_iter`; there is no oversampling and no stopping rule. The start has entries from N(0, 1/d) (line 1 of
+    Algorithm 3), drawn from the common seed instead of summed over the parties (lines 2 and 3 of Algorithm 4). The
+    outcome is that of `svd_program`, without ``relative_values``; ``residual`` is the sine of the largest angle of the
     last step.
     """
     rows = CentredRows(X, mean)
@@ -133,7 +135,7 @@ def power_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | 
         last = V
         total = yield (NormedSum if settings.hide_singular_values else Sum)(products=rows.squared_times(V))
         with one_blas_thread():
-            V = np.linalg.qr(total.products).Q
+            V = np.linalg.qr(total.products).Q  # line 7; line 6 is the sum, of all columns at once
     before = np.linalg.qr(last).Q
     residual = float(np.linalg.norm(V - before @ (before.T @ V), 2))
     if settings.hide_singular_values:
@@ -164,13 +166,13 @@ def _outcome(
 
 
 def pca_program(X: Any, settings: SVDSettings) -> Program:
-    """One holder's view of the principal components: one exchange for the mean of all rows, then `svd_program`.
+    """One holder's view of the principal components (Algorithm 6, repaired): the mean of all rows, then `svd_program`.
 
     The public part has ``mean`` and ``count`` (of rows) beside what `svd_program` finds.
     """
     total = yield Sum(columns=column_sums(X), count=[X.shape[0]])
-    count = float(total["count"][0])
-    mean = total.columns / count
+    count = float(total["count"][0])  # n, line 1 of Algorithm 6
+    mean = total.columns / count  # E[X] of appendix D, in place of line 2
     outcome = yield from svd_program(X, settings, mean=mean)
     return Outcome(public={**outcome.public, "mean": mean, "count": round(count)}, private=outcome.private)
 

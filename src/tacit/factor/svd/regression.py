@@ -21,6 +21,10 @@ from tacit.validation import refuse_dates
 def regression_program(X: Any, y: NDArray[np.float64], settings: SVDSettings) -> Program:
     r"""One holder's view: means, components, then :math:`\beta = (Z^\top Z)^{-1} Z^\top (y - \bar y)` of all scores Z.
 
+    This is principal component regression (PCR) of Tsikhanovich et al. (2019), section 5.2, where :math:`\beta`
+    minimises :math:`\|Z\beta - y_0\|` over each party's own rows and :math:`y_0` is centred by the party's own mean;
+    here both are over all rows.
+
     :math:`\beta` does not change if both sides of the normal equations have the same factor. So where singular values
     are hidden, the two are asked for as *one* normalised vector: :math:`Z^\top Z` by itself would give the singular
     values.
