@@ -1,4 +1,4 @@
-"""Clusters of rows, found by k-means."""
+"""Clusters of rows, found by k-means: Algorithm 1 and equation (1.1) of Thapa (2013), by scikit-learn."""
 
 from __future__ import annotations
 

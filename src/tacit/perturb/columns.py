@@ -212,7 +212,8 @@ class Scaling(Undisclosed):
         ----------
         values : ndarray of shape (n_rows, n_columns)
         kind : {"range", "unit", "standard", "none"}
-            To the range [0, 1]; to columns of norm 1; to mean 0 and variance 1; or no scaling.
+            To the range [0, 1] (equation (2.1) of Thapa (2013), without its first factor, a misprint); to columns of
+            norm 1 (equation (2.2)); to mean 0 and variance 1; or no scaling.
         """
         check_choice(kind, "scale", SCALES)
         zero, one = np.zeros(values.shape[1]), np.ones(values.shape[1])

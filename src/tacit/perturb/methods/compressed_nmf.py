@@ -1,4 +1,8 @@
-"""Compressed non-negative factorisation (ComNMF): rows move towards the centroid of their cluster."""
+"""Compressed non-negative factorisation (ComNMF): rows move towards the centroid of their cluster.
+
+ComNMF is section 4.5 of Thapa (2013), which solves equation (4.2) by the multiplicative updates (4.13) and (4.14). Here
+`tacit.NMF` factorises G of equation (4.16), which has the same minimum.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +29,11 @@ class CompressedNMF(TablePerturbation):
 
     .. math:: \min_{H, W \ge 0}\ (1 - \beta) \|A - HW\|_F^2 + \beta \|HW - C_L\|_F^2
 
-    Row i of :math:`C_L` is the centroid of the cluster of row i. The objective is, up to a constant,
-    :math:`\|G - HW\|_F^2` with :math:`G = (1 - \beta) A + \beta C_L`: `tacit.NMF` of G. At :math:`\beta = 1` every row becomes
-    its centroid. Beyond 1, up to 2, rows are on the other side of their centroid, which distorts more and leaves clusters as
-    tight as at :math:`2 - \beta`; negative values become zero.
+    Row i of :math:`C_L` is the centroid of the cluster of row i, and :math:`\alpha = 1 - \beta` (equations (4.1) and
+    (4.2) of the thesis). The objective is, up to a constant, :math:`\|G - HW\|_F^2` with
+    :math:`G = (1 - \beta) A + \beta C_L` (4.16): `tacit.NMF` of G. At :math:`\beta = 1` every row becomes its centroid.
+    Beyond 1, up to 2, rows are on the other side of their centroid, which distorts more and leaves clusters as tight as
+    at :math:`2 - \beta`; negative values become zero.
 
     Parameters
     ----------
@@ -63,7 +68,7 @@ class CompressedNMF(TablePerturbation):
 
     References
     ----------
-    Thapa 2013, section 4.5.
+    Thapa 2013, sections 4.5 and 4.6.1. The thesis has :math:`\beta \le 1`.
 
     Examples
     --------
@@ -128,6 +133,7 @@ class CompressedNMF(TablePerturbation):
 
     def _moved(self, rows: Rows, beta: float) -> Rows:
         centroids = self._k_means.cluster_centers_[self._k_means.predict(rows)]
+        # G of equation (4.16)
         moved: Rows = np.maximum((1 - beta) * rows + beta * centroids, 0.0)
         return moved
 

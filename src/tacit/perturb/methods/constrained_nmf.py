@@ -1,11 +1,13 @@
-r"""Constrained non-negative factorisation (CNMF): cluster memberships are kept, values change.
+r"""Constrained non-negative factorisation (CNMF, sparse: SCNMF): cluster memberships are kept, values change.
 
-The solver minimises :math:`\alpha\|A - HW\|_F^2 + \beta\|H - C\|_F^2` over :math:`H, W \ge 0`. With W fixed, H is a non-negative
-least-squares problem of ``[sqrt(alpha) A, sqrt(beta) C]`` on ``[sqrt(alpha) W, sqrt(beta) I]``; with H fixed, W is one of A on H.
-The two alternate, each with a few sweeps of coordinate descent, so the objective never increases. At the end H is solved to
-convergence.
-(Thapa's multiplicative updates (3.24) and (3.25) lower the same objective, more slowly. In the denominator of (3.25) beta
-multiplies H.)
+CNMF is the inner loop of Algorithm 2 of Thapa (2013) with C from k-means (section 4.3); SCNMF is Algorithm 3.
+
+The solver minimises :math:`\alpha\|A - HW\|_F^2 + \beta\|H - C\|_F^2` over :math:`H, W \ge 0`: equations (3.16), (3.26)
+and (3.27). With W fixed, H is a non-negative least-squares problem of ``[sqrt(alpha) A, sqrt(beta) C]`` on
+``[sqrt(alpha) W, sqrt(beta) I]``; with H fixed, W is one of A on H. The two alternate, each with a few sweeps of
+coordinate descent, so the objective never increases. At the end H is solved to convergence. (Thapa's multiplicative
+updates (3.24) and (3.25) lower the same objective, more slowly; `tacit.reproduce.thapa.multiplicative` has them. In the
+denominator of (3.25), beta multiplies H, as in the derivative (3.23).)
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def constrained_factors(
     for _ in range(most_sweeps):
         H = solve_memberships(A, C, beta, W, start=H, most_sweeps=INNER_SWEEPS)
         W = solve_rows(columns, np.ascontiguousarray(H.T), np.ascontiguousarray(W.T), most_sweeps=INNER_SWEEPS).T
-        fit, distance = np.sum((A - H @ W) ** 2), np.sum((H - C) ** 2)
+        fit, distance = np.sum((A - H @ W) ** 2), np.sum((H - C) ** 2)  # Q and L of equations (3.17) and (3.18)
         objective.append(float((1 - beta) * fit + beta * distance))
         if objective[-2] - objective[-1] <= tolerance * objective[-1]:
             break
@@ -86,8 +88,9 @@ class ConstrainedNMF(TablePerturbation):
 
     .. math:: \min_{H, W \ge 0}\ (1 - \beta) \|A - HW\|_F^2 + \beta \|H - C\|_F^2
 
-    C has a 1 at the cluster of each row, found by k-means on the table, and 0 elsewhere. At :math:`\beta = 0` this is a plain
-    factorisation; at 1 every row becomes its cluster's centroid. With `sparsify`, entries of H below it become 0 (SCNMF).
+    C has a 1 at the cluster of each row, found by k-means on the table, and 0 elsewhere. At :math:`\beta = 0` this is a
+    plain factorisation; at 1 every row becomes its cluster's centroid. With `sparsify`, entries of H below it become 0
+    (SCNMF). This is equation (3.27) of the thesis with :math:`\alpha = 1 - \beta`.
 
     Parameters
     ----------
@@ -98,7 +101,7 @@ class ConstrainedNMF(TablePerturbation):
     n_init : int, default=10
         Number of starts of k-means.
     sparsify : float, optional
-        The threshold :math:`\delta`.
+        The threshold :math:`\delta` of section 4.4 (stol of Algorithm 3, which also sets entries equal to it to 0).
     level : float, optional
         Another name of `beta`.
     target_distortion : float, optional
@@ -122,7 +125,7 @@ class ConstrainedNMF(TablePerturbation):
 
     References
     ----------
-    Thapa 2013, sections 4.3 and 4.4.
+    Thapa 2013, sections 3.4 (the objective), 4.3 (CNMF), 4.4 and 4.7 (SCNMF, Algorithm 3).
 
     Examples
     --------
@@ -182,6 +185,7 @@ class ConstrainedNMF(TablePerturbation):
 
     def _product(self, H: Rows) -> Rows:
         if self.sparsify is not None:
+            # section 4.4: h stays if |h| >= delta
             H = H * (H >= self.sparsify)  # noqa: SIM300 (H is a matrix, not a constant)
         product: Rows = H @ self._basis
         return product

@@ -1,4 +1,8 @@
-"""Correlation-aware perturbation (CAP): predictive columns move towards class means, the others get noise."""
+"""Correlation-aware perturbation (CAP): predictive columns move towards class means, the others get noise.
+
+This is Algorithm 4 of Thapa (2013), section 5.5.3. ``form="leaf"`` is the modified CAP of section 6.1, and more than
+two classes are the proposal of section 5.8.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from tacit.validation import check_choice, check_count, check_non_negative, chec
 
 FORMS = ("class", "leaf")
 MOST_PERCENT = 2.0
-"""Largest p: a value is then at most reflected at its class mean."""
+"""Largest p: a value is then at most reflected at its class mean. Lemma 1 of the thesis is for p up to 1."""
 
 
 def label_codes(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[np.intp], NDArray[Any]]:
@@ -125,10 +129,10 @@ class CorrelationAware(TablePerturbation):
 
     Notes
     -----
-    `fit_transform` uses the labels of the rows. `transform` does not: it moves a row towards the average of the class means,
-    weighted by the probability of each class (Gaussian naive Bayes on the fitted table), or towards the mean of its leaf. The
-    thesis perturbs test rows with their true labels, which reveals them to a classifier; `transform_with_labels` does this, to
-    reproduce its figures.
+    `fit_transform` uses the labels of the rows. `transform` does not: it moves a row towards the average of the class
+    means, weighted by the probability of each class (Gaussian naive Bayes on the fitted table), or towards the mean of
+    its leaf. The thesis perturbs test rows with their true labels (section 5.5.2), which reveals them to a classifier;
+    `transform_with_labels` does this, to reproduce its figures, with the p of the fit (the thesis has p = 1 there).
 
     Privacy
     -------
@@ -136,7 +140,7 @@ class CorrelationAware(TablePerturbation):
 
     References
     ----------
-    Thapa 2013, chapter 5 and section 6.1.
+    Thapa 2013, chapter 5 (Algorithm 4) and section 6.1.
 
     Examples
     --------
@@ -178,7 +182,7 @@ class CorrelationAware(TablePerturbation):
         eta = check_non_negative(self.eta, "eta")
         codes, self._classes = label_codes(y, len(rows), self.classes)
         self.correlations_ = label_correlations(rows, codes, ordered=bool(self.ordered))
-        self.predictors_ = self.correlations_ > eta
+        self.predictors_ = self.correlations_ > eta  # abs(corr) > eta in Algorithm 4
         self._range = np.ptp(rows, axis=0)
         if self.form == "leaf":
             from sklearn.tree import DecisionTreeClassifier
@@ -223,6 +227,7 @@ class CorrelationAware(TablePerturbation):
 
     def _moved(self, rows: Rows, targets: Rows, percent: float) -> Rows:
         uniform = self._generator(rows).random(rows.shape)
+        # Algorithm 4: rand * (mu_c - a) * percent for predictors, (rand - 0.5) * range * percent for the others
         towards = uniform * (targets - rows)
         noise = (uniform - 0.5) * self._range
         changed: Rows = rows + percent * np.where(self.predictors_, towards, noise)

@@ -1,4 +1,8 @@
-"""Pattern hiding: chosen rows change their cluster, and all others stay in theirs."""
+"""Pattern hiding: chosen rows change their cluster, and all others stay in theirs.
+
+This is Algorithm 2 of Thapa (2013), section 3.6. Its inner loop is `constrained_factors`; its outer loop, which changes
+alpha and beta until there is no side effect (section 3.3.1), is `HideMembership._choose_level`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,8 @@ from tacit.validation import check_non_negative
 
 ANYWHERE_ELSE = "anywhere else"
 BETAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
-"""The values of beta that are tried, in this order. Set by hand."""
+"""The values of beta that are tried, in this order: up to 0.9 those of section 3.8.2 of Thapa (2013), the others set by
+hand."""
 MOST_SWEEPS = 100
 """Most sweeps of one factorisation. Set by hand: there are many, and only the clusters matter."""
 MOST_ASSIGNMENTS = 3
@@ -68,7 +73,11 @@ class Moves(Undisclosed):
         return cls(np.array(list(hide), dtype=np.intp), np.array(targets, dtype=np.intp))
 
     def memberships(self, labels: NDArray[np.intp], n_clusters: int, generator: Generator) -> NDArray[np.float64]:
-        """Return the matrix C: 1 at the wanted cluster; for a row that may go anywhere, random weights, but 0 at its own."""
+        """Return C of section 3.4: 1 at the wanted cluster; for a row that may go anywhere, random weights.
+
+        Its weight at its own cluster is 0. The thesis has random numbers from 0 to 1; here, as in its example, they sum
+        to 1.
+        """
         wanted = labels.copy()
         named = self.targets >= 0
         wanted[self.rows[named]] = self.targets[named]
@@ -100,7 +109,7 @@ class Moves(Undisclosed):
         return missed
 
     def side_effects(self, before: NDArray[np.intp], after: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the rows that moved but were not to be moved."""
+        """Return the rows that moved but were not to be moved (section 3.3.1)."""
         changed = before != after
         changed[self.rows] = False
         return np.flatnonzero(changed)
@@ -195,7 +204,7 @@ class HideMembership(TablePerturbation):
 
     References
     ----------
-    Thapa 2013, chapter 3.
+    Thapa 2013, chapter 3: Algorithm 2, C of section 3.4, equation (3.27).
 
     Examples
     --------

@@ -1,5 +1,9 @@
 """Neighbourhood-aware perturbation (NAP): values move within small neighbourhoods of rows.
 
+This is Algorithm 5 of Thapa (2013), section 6.4, with the neighbourhoods of Algorithm 6 (nclassify), repaired:
+Algorithm 5 as printed applies labels in the order of Algorithm 6 to rows in another order.
+`tacit.reproduce.thapa.neighbourhoods` has the printed form.
+
 Neighbourhoods come from leader clustering: each unassigned row in turn becomes a leader and takes the unassigned rows within
 the radius, found by a spatial index.
 """
@@ -25,7 +29,7 @@ MOST_AT_ONCE = 512
 """Most rows in one query of the tree. Set by hand; it affects speed only."""
 CENTRES = ("leader", "mean")
 FULL = 2.0
-"""The factor s of Thapa (2013), chapter 6: a value is then at most reflected at the centre."""
+"""The factor s, 2 in Algorithm 5 of Thapa (2013): a value is then at most reflected at the centre."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,8 +106,9 @@ class NeighbourhoodAware(TablePerturbation):
     radius : float, optional
         Radius of a neighbourhood, in the scale of the method (with ``scale="range"``, columns are from 0 to 1).
     centre : {"leader", "mean"}, default="leader"
-        The centre m. With "leader", a leader does not move: its values are released unchanged. With "mean", only rows that are
-        alone in their neighbourhood do not move.
+        The centre m. "leader" is Algorithm 5, whose comment and section 6.5 say "mean". With "leader", a leader does
+        not move: its values are released unchanged. With "mean", only rows that are alone in their neighbourhood do not
+        move.
     level : float, optional
         Another name of `radius`.
     target_distortion : float, optional
@@ -134,7 +139,7 @@ class NeighbourhoodAware(TablePerturbation):
 
     References
     ----------
-    Thapa 2013, chapter 6.
+    Thapa 2013, chapter 6 (Algorithms 5 and 6).
 
     Examples
     --------
@@ -206,6 +211,7 @@ class NeighbourhoodAware(TablePerturbation):
         elif self.centre == "mean":
             centres = np.vstack([self._centres, centres[len(known) :]])
         uniform = self._generator(rows).random(rows.shape)
+        # the innermost line of Algorithm 5, with the row itself in both places: a + 2 rand (mu_0 - a)
         changed: Rows = rows + self.strength_ * uniform * (centres[neighbourhoods.members] - rows)
         return changed
 

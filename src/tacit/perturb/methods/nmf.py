@@ -1,4 +1,4 @@
-"""Release of the product of a plain non-negative factorisation."""
+"""Release of the product of a plain non-negative factorisation: equation (3.1) of Thapa (2013)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NMFRelease(LowRank):
 
     References
     ----------
-    Wang et al. 2006; Thapa 2013, section 4.9.
+    Wang et al. 2006; Thapa 2013, sections 3.1.1 and 4.9.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Additive noise: every value gets independent noise, in proportion to the range of its column."""
+"""Additive noise: every value gets independent noise, in proportion to the range of its column.
+
+Equation (4.19) of Thapa (2013), Z = X + epsilon; the thesis does not state the size of the noise.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,9 @@ KINDS = ("uniform", "normal")
 class AdditiveNoise(TablePerturbation):
     r"""Add independent noise to every value: :math:`\tilde a_{ij} = a_{ij} + \ell\, r_j\, e_{ij}`.
 
-    :math:`r_j` is the range of column j (with ``scale="range"``) and e is uniform on [-1/2, 1/2] or standard normal: RD and
-    ND in Thapa (2013), section 4.9. Noise on correlated columns can be filtered out: see `tacit.measure.attacks`.
+    :math:`r_j` is the range of column j (with ``scale="range"``) and e is uniform on [-1/2, 1/2] or standard normal: RD
+    and ND in Thapa (2013), section 4.9, equation (4.19). Noise on correlated columns can be filtered out: see
+    `tacit.measure.attacks`.
 
     Parameters
     ----------

@@ -41,8 +41,9 @@ class RotationRelease(TablePerturbation):
 
     References
     ----------
-    K. Chen and L. Liu (2005). Privacy preserving data classification with rotation perturbation. ICDM. The attack: K. Liu,
-    C. Giannella and H. Kargupta (2006). An attacker's view of distance preserving maps. PKDD.
+    Thapa 2013, section 7.3.3, where tables are rotated to test measures. K. Chen and L. Liu (2005). Privacy preserving
+    data classification with rotation perturbation. ICDM. The attack: K. Liu, C. Giannella and H. Kargupta (2006). An
+    attacker's view of distance preserving maps. PKDD.
 
     Examples
     --------

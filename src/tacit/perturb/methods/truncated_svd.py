@@ -43,7 +43,7 @@ class LowRank(TablePerturbation):
 
 
 class TruncatedSVDRelease(LowRank):
-    r"""Release the best approximation of low rank, :math:`\tilde A = U_k \Sigma_k V_k^\top`.
+    r"""Release the best approximation of low rank, :math:`\tilde A = U_k \Sigma_k V_k^\top` (Thapa's SVD and TSVD).
 
     A fractional rank, such as 2.4, keeps two components and 0.4 of the third, so that every distortion between those of
     rank 1 and of full rank can be reached. New rows are projected: :math:`\tilde x = x V_k V_k^\top`.
@@ -95,5 +95,6 @@ class TruncatedSVDRelease(LowRank):
 
     def _change(self, rows: Rows, level: float) -> Rows:
         kept = np.clip(level - np.arange(len(self.components_)), 0.0, 1.0)
+        # A_k of sections 4.9 and 6.2.5, as A V_k V_k'
         projected: Rows = ((rows @ self.components_.T) * kept) @ self.components_
         return projected
