@@ -60,6 +60,8 @@ def _svm(kernel: Any) -> Callable[[int], Any]:
 def combined_kernel(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[np.float64]:
     r"""Return the mean of a linear and a radial kernel, both of about unit size on standardised columns.
 
+    CK of Thapa (2013), section 6.2.1, which states neither its kernels nor their weights.
+
     .. math::
         k(x, y) = \frac{1}{2} \frac{\langle x, y \rangle}{m} + \frac{1}{2} \exp\Big(-\frac{\lVert x - y \rVert^2}{m}\Big)
     """
@@ -137,7 +139,7 @@ def classifier_scores(
         # Separable classes have no finite optimum without a penalty; the predictions do not depend on where the solver stops.
         warnings.simplefilter("ignore")
         model.fit(train, train_labels)
-    wrong = float(np.mean(model.predict(test) != test_labels))
+    wrong = float(np.mean(model.predict(test) != test_labels))  # Misrate, equation (2.4) of Thapa (2013)
     return wrong, _auc(_scores(model, test), test_labels, model.classes_)
 
 
@@ -254,7 +256,8 @@ def classifier_panel(
 
     References
     ----------
-    Thapa (2013), section 2.3 and chapters 5 and 6.
+    Thapa (2013), section 2.3 (Misrate, equation (2.4), and AUC), sections 5.3.1 (logistic regression, equation (5.1)),
+    5.6 (L1, equation (5.9)) and 6.2.1 (kernels).
 
     Examples
     --------

@@ -97,6 +97,7 @@ def label_agreement(first: ArrayLike, second: ArrayLike) -> float:
     >>> label_agreement([0, 0, 1, 1, 2], ["b", "b", "a", "a", "a"])
     0.8
     """
+    # Accuracy, equation (2.3) of Thapa (2013)
     return float(np.mean(matched_labels(first, second) == np.unique(np.asarray(first), return_inverse=True)[1]))
 
 

@@ -1,4 +1,7 @@
-"""Linear dependence of the original on its release: per column, and for all columns together."""
+"""Linear dependence of the original on its release: per column (CM), and for all columns together (CCA).
+
+CM and CCA are sections 7.2.1 and 7.2.2 of Thapa (2013).
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def correlation_measure(original: Any, released: Any) -> float:
     pair = table_pair(original, released, least_rows=2, varying=True)
     before, after = _unit_columns(pair.original), _unit_columns(pair.released)
     correlations = np.clip(np.einsum("ij,ij->j", before, after), -1.0, 1.0)
-    return float(correlations.mean())
+    return float(correlations.mean())  # CM, equation (7.1)
 
 
 def canonical_correlation(original: Any, released: Any) -> float:
@@ -73,7 +76,7 @@ def canonical_correlation(original: Any, released: Any) -> float:
 
     References
     ----------
-    Thapa (2013), equations (7.9) and (7.10).
+    Thapa (2013), equations (7.9) and (7.10), where k is the number of columns.
 
     Examples
     --------
@@ -87,8 +90,8 @@ def canonical_correlation(original: Any, released: Any) -> float:
     before, after = _basis(pair.original), _basis(pair.released)
     if after.shape[1] == 0:
         return 0.0
-    values = np.linalg.svd(before.T @ after, compute_uv=False)
-    return float(np.clip(values, 0.0, 1.0).sum() / before.shape[1])
+    values = np.linalg.svd(before.T @ after, compute_uv=False)  # Lambda of equation (7.9)
+    return float(np.clip(values, 0.0, 1.0).sum() / before.shape[1])  # CCA, equation (7.10)
 
 
 def _check_rows(pair: TablePair) -> None:

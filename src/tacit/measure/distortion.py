@@ -1,6 +1,7 @@
-"""Distances of released values to the original ones, and changes of their ranks.
+r"""Distances of released values to the original ones, and changes of their ranks.
 
-The formulas are those of Thapa (2013), section 2.4. A is the original table of n rows and m columns, B the release.
+The formulas are those of Thapa (2013), section 2.4, equations (2.7) to (2.11). A is the original table of n rows and m
+columns, B the release, :math:`\tilde A` in the thesis.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def value_difference(original: Any, released: Any) -> float:
             "original to have values other than zero", words("zeros only"), "VD is relative to the original's size."
         )
     size = float(np.linalg.norm(pair.original / scale))
-    return float(np.linalg.norm(pair.original / scale - pair.released / scale)) / size
+    return float(np.linalg.norm(pair.original / scale - pair.released / scale)) / size  # VD, equation (2.7)
 
 
 def rank_position(original: Any, released: Any) -> float:
@@ -128,7 +129,7 @@ def rank_position(original: Any, released: Any) -> float:
     0.6666666666666666
     """
     before, after = _ranks_in_columns(table_pair(original, released, least_rows=2))
-    return float(np.abs(before - after).mean())
+    return float(np.abs(before - after).mean())  # RP, equation (2.8)
 
 
 def rank_maintenance(original: Any, released: Any) -> float:
@@ -152,7 +153,7 @@ def rank_maintenance(original: Any, released: Any) -> float:
     0.3333333333333333
     """
     before, after = _ranks_in_columns(table_pair(original, released, least_rows=2))
-    return float(np.mean(before == after))
+    return float(np.mean(before == after))  # RM, equation (2.9)
 
 
 def attribute_rank_change(original: Any, released: Any) -> float:
@@ -184,7 +185,7 @@ def attribute_rank_change(original: Any, released: Any) -> float:
     0.6666666666666666
     """
     before, after = _ranks_of_columns(table_pair(original, released))
-    return float(np.abs(before - after).mean())
+    return float(np.abs(before - after).mean())  # CP, equation (2.10)
 
 
 def attribute_rank_maintenance(original: Any, released: Any) -> float:
@@ -208,7 +209,7 @@ def attribute_rank_maintenance(original: Any, released: Any) -> float:
     0.3333333333333333
     """
     before, after = _ranks_of_columns(table_pair(original, released))
-    return float(np.mean(before == after))
+    return float(np.mean(before == after))  # CK, equation (2.11)
 
 
 def _ranks_in_columns(pair: TablePair) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -218,7 +218,8 @@ def neighbour_overlap(
 
     References
     ----------
-    Thapa (2013), Table 7.5, where rotated tables lost neighbours to rounding.
+    Thapa (2013), Table 7.5, where rotated tables lost neighbours to rounding: what the table calls KnnM. Equation
+    (7.12) defines KnnM as `neighbour_rank_change`.
 
     Examples
     --------
@@ -268,7 +269,8 @@ def neighbour_rank_change(
 
     References
     ----------
-    Thapa (2013), equation (7.12), which lacks the absolute value and draws the rows so that no two share neighbours.
+    Thapa (2013), section 7.2.3, KnnM: equation (7.12), which lacks the absolute value and draws the rows so that no two
+    share neighbours.
 
     Examples
     --------

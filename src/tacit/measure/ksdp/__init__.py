@@ -1,5 +1,7 @@
 """KSDP: measure whether a document's presence shows in what leaves its holder (Kolmogorov-Smirnov distributional privacy).
 
+This is Algorithm 5 of Tsikhanovich et al. (2019), section 4.
+
 The measurement gets its observations from a mechanism. Estimators have one; `tacit.measure.ksdp.observing` makes one from a
 program.
 """
@@ -40,9 +42,10 @@ def ksdp(
 ) -> KSDP:
     r"""Run a mechanism on sampled databases with and without each document, and compare what is seen (Algorithm 5).
 
-    A database with the document consists of ``size - 1`` random rows of `X` and the document; one without it consists of
-    `size` random rows. None contains another document that is measured. Every statistic of an observation is compared by a
-    two-sample Kolmogorov-Smirnov test; the runs without a document are the same for all documents.
+    A database with the document consists of ``size - 1`` random rows of `X` and the document (line 2); one without it
+    consists of `size` random rows (line 4). None contains another document that is measured. Every statistic of an
+    observation is compared by a two-sample Kolmogorov-Smirnov test; the runs without a document are the same for all
+    documents.
 
     Parameters
     ----------
@@ -76,7 +79,7 @@ def ksdp(
 
     References
     ----------
-    Tsikhanovich et al. 2019, section 4.
+    Tsikhanovich et al. 2019, section 4: pi-KSDP and Algorithm 5.
 
     Examples
     --------
@@ -110,6 +113,7 @@ def ksdp(
 
     def measured(document: int | None, seed: np.random.SeedSequence) -> list[dict[str, float]]:
         """Run once; return the statistics of one document, or those of each document for a run without one."""
+        # lines 2 and 4 of Algorithm 5, and after them lines 3 and 5
         rows = _sampled(pool, document, own, others, np.random.default_rng(seed))
         observation = observe(X[rows[0]], [X[part] for part in rows[1:]])
         used = fitting_statistics(observation) if statistics is None else statistics
@@ -169,6 +173,7 @@ def _p_values(
 ) -> list[float]:
     from scipy.stats import ks_2samp
 
+    # lines 8 to 10 of Algorithm 5; the minimum of line 11 is `KSDP.pi`
     # a run without a statistic (for example, with a single exchange) is distinguishable by that: it counts as the largest value
     def column(name: str, runs: Sequence[dict[str, float]]) -> NDArray[np.float64]:
         return np.array([run.get(name, np.inf) for run in runs])

@@ -57,7 +57,7 @@ class KSDP:
 
     @property
     def pi(self) -> NDArray[np.float64]:
-        """The smallest p-value of every document: the paper's pi, which becomes smaller with every further statistic."""
+        """The smallest p-value of every document, smaller with every further statistic: pi of Algorithm 5 (line 11)."""
         smallest: NDArray[np.float64] = self.p_values.min(axis=1)
         return smallest
 

@@ -37,7 +37,7 @@ def nmf_statistics(observation: Observation, document: Vector) -> dict[str, floa
     # the same least squares in k dimensions: T' = Q R, so |T'a - x|^2 and |R a - Q'x|^2 differ by a constant
     turned = np.linalg.qr(T.T)
     coefficients = lsq_linear(turned.R, turned.Q.T @ document, bounds=(0, 1), method="bvls").x
-    return {"a.w^2": float(coefficients @ weights)}
+    return {"a.w^2": float(coefficients @ weights)}  # sigma of section 5.1 (not numbered)
 
 
 def svd_statistics(observation: Observation, document: Vector, *, values: Vector | None = None) -> dict[str, float]:
@@ -65,6 +65,7 @@ def svd_statistics(observation: Observation, document: Vector, *, values: Vector
     step = max(1, BLOCK_NUMBERS // len(document))
     for start in range(0, len(document), step):
         rows = slice(start, start + step)
+        # W = |S o xx'| and D = |S / |S|_F - xx' / |x|| of section 5.2 (not numbered)
         S, outer = (V[:, rows].T * squares) @ V, np.outer(document[rows], document)
         for kind, block in (("S o xx'", np.abs(S * outer)), ("S - xx'", np.abs(S / size - outer / length))):
             values_of[f"maximum of {kind}"] = max(values_of[f"maximum of {kind}"], float(block.max()))
