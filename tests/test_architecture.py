@@ -175,6 +175,47 @@ def test_a_wrong_arrow_in_a_string_is_found():
         assert not forbidden(registry, "MODELS = {'Table': 'tacit.synthetic.private_table'}")
 
 
+PACKAGES = sorted(module_of(path) for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE)
+
+
+def importers(package):
+    """Return the packages that the tables allow to import a package, or a part of factor."""
+    if package.count(".") == 1:
+        return {other for other, allowed in ALLOWED.items() if part(package) in allowed}
+    own = package.split(".")[-1]
+    return {other for other, allowed in WITHIN_FACTOR.items() if own in allowed}
+
+
+def stated_importers(text):
+    """Return the packages that a docstring says may import it, or None if it does not say."""
+    stated = re.search(
+        r"[Mm]ay\s+be\s+imported\s+by\s+(.*?)\.(?:\s|$)", ast.get_docstring(ast.parse(text)) or "", re.DOTALL
+    )
+    if stated is None:
+        return None
+    named = set(re.findall(r"`(\w+)`", stated[1]))
+    return set(ALLOWED) - FOUNDATION - named if stated[1].startswith("all packages except") else named
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_says_what_may_import_it(package):
+    stated = stated_importers(TEXTS[package])
+    assert stated is not None, f"the docstring of {package} does not say what may import it"
+    if package.count(".") == 1:
+        assert stated - {part(package)} == importers(package)
+    elif package.startswith("tacit.factor.") and package.count(".") == 2:
+        assert stated == importers(package)
+
+
+def test_a_wrong_statement_of_importers_is_found():
+    assert stated_importers('"""Rows."""') is None
+    assert stated_importers('"""Rows.\n\nMay be imported by `cli` and\n`app`.\n"""') == {"cli", "app"}
+    assert stated_importers('"""May be imported by nothing else."""') == set()
+    everyone = stated_importers('"""May be imported by all packages except `data`."""')
+    assert "data" not in everyone
+    assert "cli" in everyone
+
+
 @pytest.mark.slow
 def test_no_cycles():
     assert cycles(TEXTS) == []

@@ -1,4 +1,7 @@
-"""How statistics leave a holder: what a program asks for, the channels that answer, and the transcript they keep."""
+"""How statistics leave a holder: what a program asks for, the channels that answer, and the transcript they keep.
+
+May be imported by all packages except `data` and `privacy`.
+"""
 
 from tacit.channel.asks import Bound, Choose, Columnwise, NormedSum, Sample, Sum, Total
 from tacit.channel.clear import Clear

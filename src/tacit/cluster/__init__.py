@@ -1,4 +1,7 @@
-"""One holder's data on a cluster (Dask): partitions are fitted where they are, and only totals reach the driver."""
+"""One holder's data on a cluster (Dask): partitions are fitted where they are, and only totals reach the driver.
+
+May be imported by `report` and `cli`.
+"""
 
 from tacit.cluster.apply import predict_on, recommend_on, transform_on
 from tacit.cluster.driver import Progress

@@ -4,6 +4,8 @@ Every generator has a generative model, which its documentation states. It takes
 true factors, so that a fit can be compared with them. The draws come from an ordinary generator: they are not noise for privacy.
 
 Every reader raises an error that names the file if it cannot read it, and never unpickles.
+
+May be imported by all packages except `channel`, `measure`, `privacy` and `testing`.
 """
 
 from tacit.data.constraints import AtMost, Determines, Implies

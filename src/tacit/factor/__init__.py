@@ -1,4 +1,7 @@
-"""The models: programs over a channel, and the estimators that run them."""
+"""The models: programs over a channel, and the estimators that run them.
+
+May be imported by `synthetic`, `perturb`, `parties`, `cluster`, `report`, `reproduce`, `audit`, `app` and `cli`.
+"""
 
 from tacit.factor.coupled.cells import AllBut
 from tacit.factor.coupled.plain.estimator import CoupledFactorization

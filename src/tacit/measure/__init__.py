@@ -2,6 +2,8 @@
 
 These functions use the data without any protection. What they return about private data is a release that no guarantee
 covers: keep it with the holder, or measure on public data.
+
+May be imported by all packages except `channel`, `data`, `privacy` and `testing`.
 """
 
 from tacit.measure.classifiers import (

@@ -1,4 +1,7 @@
-"""Private Bayesian networks: the privacy noise also serves as the noise of a posterior sampler and as weight dropout."""
+"""Private Bayesian networks: the privacy noise also serves as the noise of a posterior sampler and as weight dropout.
+
+Needs ``tacit[neural]``. May be imported by `parties`, `cluster`, `report`, `reproduce`, `audit`, `app` and `cli`.
+"""
 
 from tacit.neural.requirement import require_torch
 

@@ -1,4 +1,7 @@
-"""Several organisations, one model: identities, the job they agree on, the network between them, and running it."""
+"""Several organisations, one model: identities, the job they agree on, the network between them, and running it.
+
+May be imported by `reproduce`, `app` and `cli`.
+"""
 
 from tacit.parties.identity import Identity
 from tacit.parties.job import Job, Party

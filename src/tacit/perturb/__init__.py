@@ -2,6 +2,8 @@
 
 None of these methods has a formal guarantee. Attacks (`tacit.measure.attacks`) measure what a perturbed table still reveals;
 they prove nothing. `tacit.synthetic` has tables with a guarantee.
+
+May be imported by `parties`, `cluster`, `report`, `reproduce`, `audit`, `app` and `cli`.
 """
 
 from tacit.perturb.compare import Compared, compare_releases

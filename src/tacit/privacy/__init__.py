@@ -1,4 +1,7 @@
-"""Guarantees: releases, accounting, exact noise, and the ledger of privacy budgets."""
+"""Guarantees: releases, accounting, exact noise, and the ledger of privacy budgets.
+
+May be imported by all packages except `data`.
+"""
 
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.calibration import gaussian_epsilon, gaussian_noise_multiplier

@@ -1,4 +1,7 @@
-"""The computations of the commands, as functions for notebooks; figures and self-contained HTML pages."""
+"""The computations of the commands, as functions for notebooks; figures and self-contained HTML pages.
+
+May be imported by `audit`, `app` and `cli`.
+"""
 
 from tacit.report.components import ComponentsResult, fit_components
 from tacit.report.coupled import CoupledComparison, compare_coupled

@@ -3,6 +3,8 @@
 `catalogue` holds the list, `data` finds the data sets, `outcome` is what a table or figure returns, `results` keeps the
 outcomes as JSON files, and `pages` draws them. Each paper is one package, with one function per table or figure; numbers of
 the papers are constants beside the function, with page and table.
+
+May be imported by `cli`.
 """
 
 from tacit.reproduce.catalogue import Item, ItemRun, Paper, catalogue, item

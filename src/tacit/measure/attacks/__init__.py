@@ -2,6 +2,8 @@
 
 An attack that finds nothing proves nothing: it shows that this attacker failed with this knowledge. Only a guarantee bounds
 all attackers. An attack that finds something proves a leak.
+
+May be imported by whoever may import `measure`.
 """
 
 from tacit.measure.attacks.attributes import AttributeInference, attribute_inference

@@ -4,6 +4,8 @@ This is Algorithm 5 of Tsikhanovich et al. (2019), section 4.
 
 The measurement gets its observations from a mechanism. Estimators have one; `tacit.measure.ksdp.observing` makes one from a
 program.
+
+May be imported by whoever may import `measure`.
 """
 
 from __future__ import annotations

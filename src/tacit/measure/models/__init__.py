@@ -1,1 +1,4 @@
-"""Measures of fitted models: topics, and reconstruction errors."""
+"""Measures of fitted models: topics, and reconstruction errors.
+
+May be imported by whoever may import `measure`.
+"""

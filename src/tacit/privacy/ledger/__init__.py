@@ -2,6 +2,8 @@
 
 A second model that is fitted to the same data spends from the same budget. A ledger keeps the accounts in one file that
 several processes may use at once. It refuses a charge that exceeds a budget, before the data are used.
+
+May be imported by whoever may import `privacy`.
 """
 
 from __future__ import annotations

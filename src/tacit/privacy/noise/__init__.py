@@ -3,6 +3,8 @@
 Noise made of floating-point numbers leaks through its gaps and rounding errors. Integer noise, drawn so that no outcome
 depends on a rounding error, has exactly the distribution that the accounting assumes. The time that a draw takes depends
 on its value and is not hidden.
+
+May be imported by whoever may import `privacy`.
 """
 
 from __future__ import annotations
