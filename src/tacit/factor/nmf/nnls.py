@@ -144,7 +144,7 @@ def _converge(
     Eliminating R leaves a convex cost of W that curves no more than the square's; a round is a proximal gradient step in
     that metric, and Nesterov's momentum, restarted row by row when it points uphill, makes the rounds few.
     """
-    tolerance = float(np.finfo(W.dtype).eps) ** 0.75
+    tolerance = float(np.finfo(W.dtype).eps) ** 0.75  # three quarters of the digits; set by hand
     left, before, ahead, momentum = np.arange(len(W)), W.copy(), W.copy(), np.ones(len(W))
     for _ in range(ROUNDS_WITH_OUTLIERS):
         moved, done = before.copy(), np.zeros(len(left), dtype=bool)

@@ -3,8 +3,9 @@ r"""Non-negative factorisation as a program: rows step, one sum, dictionary step
 .. math:: \min_{W, T \ge 0,\ |R| \le M}\ \frac12\|X - WT - R\|_F^2 + \lambda\|R\|_1 + \text{penalties of } W \text{ and } T
 
 The first two terms are the model with outliers of Saha and Imtiaz (2022, eq. 1, without its factor 1/N and with T not
-confined to the unit ball); the penalties are reg(W, T) of Tsikhanovich et al. (2019, eq. 3). Their algorithms are in
-`saha_imtiaz.py` and `pd_nmf.py`; this one is HALS with extrapolation.
+confined to the unit ball); the penalties are reg(W, T) of Tsikhanovich et al. (2019, eq. 3). Their private and
+distributed algorithms are in `saha_imtiaz.py` and `pd_nmf.py`. This one is the two-block coordinate descent of
+Algorithm 1 of the former, by HALS with extrapolation.
 
 Every holder has its own rows of X, W and R; the dictionary T is shared. A sweep starts not at T but a little further along
 the way that T last moved. If that did not lower the objective, the sweep is taken back by all holders and made again

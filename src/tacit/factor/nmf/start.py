@@ -116,6 +116,7 @@ def nndsvd_program(X: Any, n_components: int, *, random_state: int) -> Step:
     if rows == X.shape[0]:
         T = nndsvd(X, n_components, random_state=random_state)[1].astype(np.float64)
         return _filled(T, random), rows
+    # tol and max_iter set by hand: a start need not be precise
     coarse = svd.SVDSettings(n_components, hide_singular_values=False, tol=0.03, max_iter=20, seed=random_state)
     outcome = yield from svd.svd_program(X, coarse)
     rights, strengths = outcome.public["components"], outcome.public["singular_values"]

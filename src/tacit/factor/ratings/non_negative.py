@@ -125,6 +125,7 @@ def rating_nmf_program(
     )
     mean = float(first.moments[1] / first.moments[0])
     level = math.sqrt(max(mean, 0.0) / n_factors)
+    # products have the mean rating; the spread of 0.5 to 1.5, set by hand, makes the factors different
     items = level * np.random.default_rng(random_state).uniform(0.5, 1.5, (n_items, n_factors))
     users = np.full((len(table.users), n_factors), level)
     by_item = np.argsort(table.columns, kind="stable")

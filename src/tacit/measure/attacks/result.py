@@ -146,6 +146,7 @@ def share_interval(hits: float, count: int) -> tuple[float, float]:
     """
     from scipy.stats import beta
 
+    # 95%: 2.5% on each side; 1e-9 for whole numbers that rounding moved
     fewest, most = np.floor(hits + 1e-9), np.ceil(hits - 1e-9)
     low = 0.0 if fewest == 0 else float(beta.ppf(0.025, fewest, count - fewest + 1))
     high = 1.0 if most == count else float(beta.ppf(0.975, most + 1, count - most))

@@ -182,6 +182,7 @@ class NeighbourhoodAware(TablePerturbation):
         low = high / 4  # from large to small: small radii, with many neighbourhoods, are the slowest
         while (distortion := value_difference(values, released(low))) > target:
             low, high, reached = low / 4, low, distortion
+        # a radius within 10% will do (set by hand): the strength makes up the rest
         while high > 1.1 * low and reached > 1.1 * target:
             middle = math.sqrt(low * high)
             distortion = value_difference(values, released(middle))

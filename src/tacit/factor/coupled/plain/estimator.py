@@ -472,6 +472,7 @@ class CoupledFactorization(FittedFactors):
 
     def _settings(self, relations: Sequence[Relation], scales: Mapping[str, float], tries: int) -> CoupledSettings:
         priors = self._priors(relations, scales)
+        # both set by hand
         tol = (1e-4 if tries > 1 else 1e-6) if self.tol is None else check_non_negative(self.tol, "tol")
         choices = ["auto", "given", "estimate"]
         return CoupledSettings(
@@ -505,6 +506,7 @@ class CoupledFactorization(FittedFactors):
         }
 
     def _bayes(self, relations: list[Relation]) -> BayesSettings:
+        # A = 0.5 and B = 10 are the best of Figure 6.6 of Ermis 2020
         return BayesSettings(
             shape=check_positive(0.5 if self.prior_shape is None else self.prior_shape, "prior_shape"),
             mean=check_positive(10.0 if self.prior_scale is None else self.prior_scale, "prior_scale"),

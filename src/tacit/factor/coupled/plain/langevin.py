@@ -206,6 +206,7 @@ def _count_step(
     rate = settings.shape / settings.scale + exposure
     # G g + Gamma, with G = theta / rate, Gamma = 1 / rate and g = (a - 1) / theta + gradient - rate
     drift = (settings.shape + factor * gradient) / rate - factor
+    # reflected at zero, and not exactly zero, where the noise would vanish
     return np.maximum(np.abs(factor + kappa * drift + np.sqrt(2 * kappa * factor / rate) * noise), 1e-12)
 
 

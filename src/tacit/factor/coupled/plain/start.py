@@ -44,6 +44,7 @@ def start_sizes(relations: Sequence[Relation], shapes: Mapping[str, tuple[int, .
             for letter, size in zip(letters, shapes[name], strict=True)
             if letter in relation.spec.summed
         }
+        # 1e-9 for a relation of zeros: small, and not zero, where factors would stay
         size = (max(mean, 1e-9) / math.prod(ranks.values())) ** (1 / len(relation.factors))
         for name in relation.factors:
             sizes[name].append(size)

@@ -96,14 +96,14 @@ class Posterior:
 
 def fitted_shape(gap: Floats) -> Floats:
     """Return a with ``log(a) - digamma(a) = gap``: the shape of a Gamma distribution from its log mean minus its mean log."""
-    gap = np.maximum(gap, 1e-10)
+    gap = np.maximum(gap, 1e-10)  # rounding may make it negative; this is a shape of 5e9
     # the start solves (1 + 1 / (6a + 1)) / (2a) = gap, an approximation of the left side; then Newton's method
     shape = (3 - gap + np.sqrt((gap - 3) ** 2 + 24 * gap)) / (12 * gap)
     for _ in range(20):
         value = np.log(shape) - digamma(shape) - gap
         slope = 1 / shape - polygamma(1, shape)
         shape = np.maximum(shape - value / slope, shape / 4)
-    return np.clip(shape, 1e-6, 1e10)
+    return np.clip(shape, 1e-6, 1e10)  # limits set by hand, so that the prior stays finite
 
 
 def variational_program(

@@ -321,6 +321,6 @@ def _directions(table: Floats) -> Floats:
     centred = np.where(known, table - means, 0.0)
     spread = centred.std(axis=0)
     left, values, _ = np.linalg.svd(centred / np.where(spread > 0, spread, 1.0), full_matrices=False)
-    kept = (np.arange(len(values)) < MOST_FEATURES) & (values > 1e-9)
+    kept = (np.arange(len(values)) < MOST_FEATURES) & (values > 1e-9)  # of standardised columns; below it is rounding
     directions: Floats = left[:, kept] * np.sqrt(len(table))
     return directions
