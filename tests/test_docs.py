@@ -107,6 +107,47 @@ def test_every_guide_shows_an_example_before_a_table_of_figures():
         assert figures is None or -1 < example < figures.start(), page
 
 
+ALGORITHMS = {"Saha": 2, "Mugdho": 1, "Tsikhanovich": 7, "Ermis": 3, "Thapa": 6}
+"""The number of algorithms that each paper numbers."""
+
+
+def algorithms_of(paper, text):
+    """Return the numbered algorithms in a paper's table, and the rows whose modules or functions do not have them."""
+    section = next(part for part in text.split("\n## ") if part.startswith(paper))
+    found, wrong = set(), []
+    for row in re.findall(r"^\| (.+) \|$", section, flags=re.MULTILINE):
+        name, where = row.split(" | ")[:2]
+        numbers = {int(n) for some in re.findall(r"Algorithms? ([\d and]+)", name) for n in re.findall(r"\d", some)}
+        files = [ROOT / "src" / Path(*module.split(".")) for module in re.findall(r"`(tacit(?:\.\w+)+)`", where)]
+        files = [file / "__init__.py" if file.is_dir() else file.with_suffix(".py") for file in files]
+        code = "".join(file.read_text("utf-8") for file in files if file.is_file())
+        named = all(re.search(rf"Algorithm {n}\b|Algorithms [\w, ()-]*\b{n}\b", code) for n in numbers)
+        if not all(file.is_file() for file in files) or not named:
+            wrong.append(row)
+        wrong += [row for function in re.findall(r"\(`(\w+)`\)", where) if f"def {function}(" not in code]
+        found |= numbers
+    return found, wrong
+
+
+@pytest.mark.parametrize(("paper", "count"), ALGORITHMS.items())
+def test_every_algorithm_of_a_paper_is_where_the_table_says(paper, count):
+    found, wrong = algorithms_of(paper, (DOCS / "explain" / "papers.md").read_text("utf-8"))
+    assert not wrong
+    assert found == set(range(1, count + 1))
+
+
+def test_a_wrong_place_of_an_algorithm_is_found():
+    page = "\n## Saha\n\n| Algorithm 2, robust | {} | |\n"
+    assert algorithms_of("Saha", page.format("`tacit.factor.nmf.saha_imtiaz` (`rounds_program`)")) == ({2}, [])
+    no_file, no_name, no_function = (
+        "`tacit.factor.nmf.nothing`",
+        "`tacit.factor.nmf.topics`",
+        "`tacit.factor.nmf.saha_imtiaz` (`nothing`)",
+    )
+    for place in (no_file, no_name, no_function):
+        assert algorithms_of("Saha", page.format(place))[1]
+
+
 @pytest.mark.slow
 def test_no_public_name_is_missing_from_the_reference():
     reference = load_api_pages()

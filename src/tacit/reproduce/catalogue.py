@@ -48,12 +48,13 @@ PAPERS = (
     Paper(
         "ermis",
         "ermis",
-        "B. Ermis. Bayesian Coupled Factorization and Differential Privacy. PhD thesis, 2020.",
+        "B. Ermis. Bayesian Approaches for Privacy Preserving Data Sharing. PhD thesis, Boğaziçi University, 2020.",
     ),
     Paper(
         "thapa",
         "thapa",
-        "N. Thapa. Context-Aware Data Perturbation for Privacy. PhD thesis, 2013.",
+        "N. Thapa. Context Aware Privacy Preserving Clustering and Classification. PhD thesis, University of Kentucky, "
+        "2013.",
     ),
     Paper(
         "claims",
