@@ -129,7 +129,7 @@ def draw_counts_and_noise(
     counts: NDArray[np.int64],
     noise_rates: NDArray[np.float64],
 ) -> None:
-    r"""Set `counts` by the variables of [1]_: z = (x + g1) - g2, with Poisson g1 and g2 of rates `noise_rates`.
+    r"""Set `counts` by the variables of Schein et al. (2019): z = (x + g1) - g2, with Poisson g1 and g2 of rates `noise_rates`.
 
     This is Method 2 of Table D.1 of Ermis 2020, where the rates :math:`t_n` are exponential with mean a/(1 - a), and a
     is written as epsilon. Given the rates, the smaller of x + g1 and g2 has a Bessel distribution, x is binomial given
