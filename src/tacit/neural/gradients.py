@@ -387,7 +387,7 @@ class Learner:
 
 
 def _clip_factors(squares: dict[str, torch.Tensor], clip: float) -> dict[str, torch.Tensor]:
-    """Return 1 / max(1, |g| / C) of every example: line 6 of Algorithm 3 of Ermis 2020, which clips the batch instead."""
+    """Return ``1 / max(1, |g| / C)`` per example: line 6 of Algorithm 3 of Ermis 2020, which clips the batch instead."""
     norms = {group: values.sqrt() for group, values in squares.items()}
     return {group: torch.where(values > clip, clip / values, 1.0) for group, values in norms.items()}
 

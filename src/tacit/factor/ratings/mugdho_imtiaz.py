@@ -192,7 +192,7 @@ def public_start(
 
 
 def clipped(rows: NDArray[np.float64], most: float = CLIP) -> NDArray[np.float64]:
-    """Scale rows of norm above `most` down to it: x / max(1, |x| / C) of lines 4 and 5."""
+    """Scale rows of norm above `most` down to it: ``x / max(1, |x| / C)`` of lines 4 and 5."""
     norms = np.linalg.norm(rows, axis=1)
     within: NDArray[np.float64] = rows / np.maximum(norms / most, 1.0)[:, None]
     return within
