@@ -102,8 +102,9 @@ def read(name: str) -> Split:
         else:  # one row of each patient, columns with at most 30 values or with numbers
             frame = frame.unique("patient_nbr", keep="first", maintain_order=True).drop("patient_nbr", "encounter_id")
             frame = frame.with_columns(readmitted=(pl.col("readmitted") != "NO").cast(pl.Int64))
-            kept = [c for c in frame.columns if 1 < frame[c].n_unique() <= 30 or frame[c].dtype.is_numeric()]
-            frame, label = frame.select(kept).head(30_000), "readmitted"
+            frame, label = frame.head(30_000), "readmitted"
+            kept = [c for c in frame.columns if frame[c].n_unique() > 1]  # constant among these rows: nothing to learn
+            frame = frame.select(c for c in kept if frame[c].n_unique() <= 30 or frame[c].dtype.is_numeric())
     else:
         frame, label = pl.read_csv(folder / "uci" / f"{name}.csv.gz"), "y"
         if name == "winequality":
