@@ -231,7 +231,7 @@ def parts() -> Panel:
 
 def networks() -> Panel:
     """Return the errors of private networks on MNIST."""
-    rows = [row[:-1] for row in table("neural", "fit", "epsilon 10", "no privacy")]
+    rows = [row[:-1] for row in table("neural", "fit", "epsilon 20", "no privacy")]
 
     def errors(label: str) -> dict[float, float]:
         return {epsilon: 100 - accuracy for epsilon, accuracy in across(rows, label).items()}
