@@ -284,3 +284,30 @@ def test_demo_prints_the_guarantee_for_people(tmp_path):
     assert "tacit app FOLDER" in found.stdout
     assert "differential privacy per row" in found.stdout
     assert "What privacy cost" in found.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fit", "nmf", "rows.csv", "--rank", 2, "--drop", "id", "--drop", "zip"),
+        ("measure", "a.csv", "b.csv", "--label=x", "--label", "y"),
+        ("audit", "--seconds", 1, "fit", "nmf", "rows.csv", "--rank", 2, "--epsilon", 1, "--rank", 3),
+    ],
+    ids=["command", "default command", "audited command"],
+)
+def test_an_option_with_one_value_is_not_given_twice(arguments):
+    """All values but the last were passed by: `--drop id --drop zip` kept the ids."""
+    found = invoke(*arguments)
+    assert isinstance(found.exception, TacitError)
+    assert re.search("expected --(drop|label|rank) once; got several", str(found.exception))
+
+
+def test_options_with_several_values_are_given_several_times():
+    found = invoke("audit", "--only", "replay", "--only", "white box", "fit", "nothing")
+    assert "a command such as fit nmf" in str(found.exception)
+
+
+def test_an_audit_names_the_options_of_the_command_that_it_reads(tmp_path):
+    (tmp_path / "rows.csv").write_text("id,x,y\n1,2.5,1.5\n2,3.5,2\n3,1.5,4\n")
+    found = invoke("audit", "fit", "nmf", tmp_path / "rows.csv", "--rank", 1, "--epsilon", 1)
+    assert "Leave columns out with --drop id." in str(found.exception)

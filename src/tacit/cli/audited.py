@@ -85,6 +85,7 @@ def _parsed(group: str, name: str, arguments: list[str]) -> Options:
 
     from tacit.cli.fit import app as fit
     from tacit.cli.perturb import perturb
+    from tacit.cli.wording import refuse_repeated
 
     if group == "fit":
         commands: Any = typer.main.get_command(fit)
@@ -93,6 +94,7 @@ def _parsed(group: str, name: str, arguments: list[str]) -> Options:
         single = typer.Typer()
         single.command()(perturb)
         command = typer.main.get_command(single)
+    refuse_repeated(command, arguments)
     context = command.make_context(name, list(arguments))
     sources = {option: context.get_parameter_source(option) for option in context.params}
     options = Options(context.params, [option for option, source in sources.items() if source.name == "COMMANDLINE"])

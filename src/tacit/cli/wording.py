@@ -6,6 +6,7 @@ parameters; the names in messages are replaced by these options. Parameters with
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 from tacit.cli.output import charged
-from tacit.errors import TacitError, Words
+from tacit.errors import InvalidInputError, TacitError, Words, words
 
 ALSO_CALLED = {
     "n_components": "rank",
@@ -47,8 +48,13 @@ class OptionNames(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Invoke the command, and translate its errors and warnings."""
-        with _speaking_of(options_of(self, [*ctx._protected_args, *ctx.args])):
+        arguments = [*ctx._protected_args, *ctx.args]
+        audited = (
+            options_of(self, arguments[1:]) if arguments[:1] == ["audit"] else {}
+        )  # those of the command that it reads
+        with _speaking_of(audited | options_of(self, arguments)):
             try:
+                refuse_repeated(named_command(self, arguments), arguments)
                 return super().invoke(ctx)
             except TacitError as error:
                 kind, parts = error.__reduce__()
@@ -66,8 +72,8 @@ def _speaking_of(options: Mapping[str, str]) -> Iterator[None]:
         _options.reset(token)
 
 
-def options_of(command: Any, arguments: list[str]) -> dict[str, str]:
-    """Return the options of the command that these arguments name, by parameter."""
+def named_command(command: Any, arguments: list[str]) -> Any:
+    """Return the command that these arguments name."""
     for word in arguments:
         inner = getattr(command, "commands", {})
         if not inner:
@@ -76,8 +82,30 @@ def options_of(command: Any, arguments: list[str]) -> dict[str, str]:
             command = inner[word]
         elif "table" in inner and not word.startswith("-"):  # `tacit measure`, whose first argument may be a file
             command = inner["table"]
+    return command
+
+
+def refuse_repeated(command: Any, arguments: list[str]) -> None:
+    """Refuse an option that has one value and is given several times: all values but the last would be passed by."""
+    if command.allow_interspersed_args is False:  # `tacit audit`: what follows are options of another command
+        return
+    given = [word.split("=")[0] for word in itertools.takewhile(lambda word: word != "--", arguments)]
+    for option in command.params:
+        if option.param_type_name != "option" or option.multiple or option.is_flag:
+            continue
+        if sum(word in option.opts for word in given) > 1:
+            name = max(option.opts, key=len)
+            raise InvalidInputError(
+                f"{name} once",
+                words("several"),
+                f"Give one value; a list has commas, as in {name} a,b where it is possible.",
+            )
+
+
+def options_of(command: Any, arguments: list[str]) -> dict[str, str]:
+    """Return the options of the command that these arguments name, by parameter."""
     options = {}
-    for parameter in command.params:
+    for parameter in named_command(command, arguments).params:
         longest = max(parameter.opts, key=len)
         if longest.startswith("--"):
             options[parameter.name] = longest
