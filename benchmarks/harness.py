@@ -108,6 +108,9 @@ def main(
         return
     warnings.simplefilter("ignore")
     changed = {name: _value(text) for name, _, text in (setting.partition("=") for setting in given.set)}
+    known = {key for name in given.parts or parts for key in inspect.signature(parts[name].run).parameters}
+    if unknown := sorted(changed.keys() - known):
+        parser.error(f"no parameter {', '.join(unknown)} in these parts; choose among {', '.join(sorted(known))}")
     skipped = {}
     for name in given.parts or parts:
         part = parts[name]
