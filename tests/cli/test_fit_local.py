@@ -100,7 +100,8 @@ def test_bad_input_charges_nothing(site, counts, options, points_at):
     np.save(site / "counts.npy", counts)
     ledger = Ledger(site / "ledger.db", create=True)
     ledger.open_account("counts", 3.0, 1e-9, unit="cell", adjacency="replace-one")
-    spending = ("--epsilon", 1, "--ledger", site / "ledger.db", "--dataset", "counts")
+    given = () if "--epsilon" in options else ("--epsilon", 1)
+    spending = (*given, "--ledger", site / "ledger.db", "--dataset", "counts")
     arguments = ("--rank", 2, "--sweeps", 4, *spending, *options, "--output", site / "never")
     found = invoke("fit", "local", site / "counts.npy", *arguments).exception
     assert isinstance(found, InvalidInputError)
