@@ -87,7 +87,7 @@ def named_command(command: Any, arguments: list[str]) -> Any:
 
 def refuse_repeated(command: Any, arguments: list[str]) -> None:
     """Refuse an option that has one value and is given several times: all values but the last would be passed by."""
-    if command.allow_interspersed_args is False:  # `tacit audit`: what follows are options of another command
+    if not command.context_settings.get("allow_interspersed_args", True):  # `tacit audit`: another command follows
         return
     given = [word.split("=")[0] for word in itertools.takewhile(lambda word: word != "--", arguments)]
     for option in command.params:
