@@ -233,16 +233,16 @@ class MaskedSum:
         told = self._told(owners, message, most=division.most_bytes(elements))
         places, values, rests = [], [], []
         for owner, part in columns.items():
-            found, name = memoryview(told[owner]), self.link.names[owner]
-            bits, end = _bit_bytes((part.stop - part.start) * division.size), len(found) - 8 * rest.size
+            sent, name = memoryview(told[owner]), self.link.names[owner]
+            bits, end = _bit_bytes((part.stop - part.start) * division.size), len(sent) - 8 * rest.size
             if end < bits:
-                raise _no_numbers(name, len(found))
-            places.append(found[:bits])
-            values.append(found[bits:end])
-            rests.append(found[end:])
+                raise _no_numbers(name, len(sent))
+            places.append(sent[:bits])
+            values.append(sent[bits:end])
+            rests.append(sent[end:])
             kept = _kept(places[-1], (part.stop - part.start) * division.size)
             if rests[-1] != rests[0] or len(values[-1]) != 8 * kept:
-                raise _no_numbers(name, len(found))
+                raise _no_numbers(name, len(sent))
         whole = b"".join([*places, *values, rests[0]])
         self.note(whole)
         return whole

@@ -500,7 +500,7 @@ class Link:
 
     def _waited_for(self, late: Sequence[int]) -> list[int]:
         """Return those that others are waiting for who are waited for here: of a sum, one party may know who is late."""
-        found, looked = set(), {self.index}
+        last, looked = set(), {self.index}
         left = list(late)
         while left:
             place = left.pop()
@@ -508,8 +508,8 @@ class Link:
             further = [other for other in self._peers[place].waits_for if other not in looked and other in self._peers]
             left += further
             if not further:
-                found.add(place)
-        return sorted(found)
+                last.add(place)
+        return sorted(last)
 
     def _failed(self, peer: int, how: str) -> PartyError:
         return PartyError(
