@@ -4,7 +4,6 @@ import pytest
 
 pytest.importorskip("starlette", reason="tacit[app] is not installed")
 pytest.importorskip("httpx2", reason="httpx2 is not installed")
-pytest.importorskip("python_multipart", reason="tacit[app] is not installed")
 
 from app_client import ADDRESS, COMMAND, PORT, Client
 
@@ -14,6 +13,7 @@ from tacit.app.runner import Runner
 from tacit.app.security import Sessions
 from tacit.app.server import build
 from tacit.app.site import AppSite
+from tacit.app.uploads import Uploads
 
 
 @pytest.fixture
@@ -29,6 +29,7 @@ def site(tmp_path):
         datasets=DataSets(folder / "data"),
         runner=runner,
         sessions=Sessions(folder / "sessions.json"),
+        uploads=Uploads(folder / "received"),
         command=COMMAND,
         port=PORT,
         most_uploaded=5 << 20,

@@ -9,7 +9,6 @@ from importlib import metadata
 
 import polars as pl
 import pytest
-from app_client import ADDRESS
 from packaging.requirements import Requirement
 
 from tacit.app import simulate
@@ -281,9 +280,8 @@ def test_the_app_needs_few_further_packages():
     with_app = {one.name for one in declared if one.marker is None or one.marker.evaluate({"extra": "app"})}
     if with_app == base:
         pytest.skip("the installed tacit is older than its app")
-    further = {"anyio", "h11", "idna", "python-multipart", "starlette", "uvicorn"}
-    # uvicorn needs click for its own command; typer brought it until 0.29
-    assert closure(with_app) - closure(base) <= further | {"click"}
+    # uvicorn needs click for its own command
+    assert closure(with_app) - closure(base) <= {"anyio", "click", "h11", "idna", "starlette", "uvicorn"}
 
 
 def test_an_identity_is_made_and_its_key_stays(client, site):
@@ -310,9 +308,7 @@ def job(client, site, tmp_path):
 
 
 def upload_job(client, text):
-    fields = {"form_token": client.form_token("/parties")}
-    files = {"file": ("job.toml", text.encode())}
-    return client.post("/parties/job/upload", data=fields, files=files, headers={"Origin": ADDRESS})
+    return client.upload("job.toml", text.encode(), "/parties/job/upload", page="/parties")
 
 
 @pytest.mark.slow

@@ -1,23 +1,28 @@
 """Who is let in, and what is refused: each header, cookie, token, path and size by itself."""
 
+import asyncio
 import gzip
 import io
 import logging
+import os
 import re
 import socket
 import sqlite3
 import stat
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from app_client import ADDRESS, Client
+from starlette.requests import ClientDisconnect
 
 from tacit.app import security, supervise
 from tacit.app.files import Roots, safe_name
 from tacit.app.security import Sessions
 from tacit.app.server import _listen, build
+from tacit.app.uploads import STALE_SECONDS, Uploads
 from tacit.errors import InvalidInputError
 
 
@@ -150,10 +155,7 @@ def test_addresses_name_nothing_outside(client, path):
 
 
 def test_uploads_are_private_and_named_safely(client, site):
-    files = {"file": ("../../..\\evil\nname.csv", b"a,b\n1,2\n")}
-    answer = client.post(
-        "/data/upload", data={"form_token": client.form_token()}, files=files, headers={"Origin": ADDRESS}
-    )
+    answer = client.upload("../../..\\evil\nname.csv", b"a,b\n1,2\n")
     assert answer.status_code == 200
     (data,) = site.datasets.all()
     kept = site.folder / "uploads"
@@ -166,12 +168,9 @@ def test_uploads_are_private_and_named_safely(client, site):
 
 
 def test_a_large_upload_is_refused_and_not_kept(client, site):
-    files = {"file": ("a.csv", b"x" * (6 << 20))}
-    answer = client.post(
-        "/data/upload", data={"form_token": client.form_token()}, files=files, headers={"Origin": ADDRESS}
-    )
-    assert answer.status_code == 413
-    assert not list((site.folder / "uploads").rglob("*.csv")) if (site.folder / "uploads").exists() else True
+    assert client.upload("a.csv", b"x" * (6 << 20)).status_code == 413
+    assert list((site.folder / "received").iterdir()) == []
+    assert not (site.folder / "uploads").exists()
 
 
 def test_a_large_form_is_refused(client):
@@ -332,31 +331,75 @@ def test_a_description_names_no_file_outside(client, site, tmp_path, named, plac
     assert site.runner.runs() == []
 
 
-def upload(client, name, content, path="/data/upload", **fields):
-    return client.post(
-        path,
-        data={"form_token": client.form_token(), **fields},
-        files={"file": (name, content)},
-        headers={"Origin": ADDRESS},
-    )
-
-
 def test_an_upload_that_cannot_be_used_is_not_kept(client, site):
-    assert upload(client, "letter.csv", b"17,3.5\n18,4.5\n").status_code == 422
-    assert upload(client, "run.sh", b"rm").status_code == 422
+    assert client.upload("letter.csv", b"17,3.5\n18,4.5\n").status_code == 422
+    assert client.upload("run.sh", b"rm").status_code == 422
     assert list((site.folder / "uploads").iterdir()) == []
+
+
+def test_a_file_without_the_token_of_a_page_is_not_received(client, stranger, site):
+    token = client.form_token()
+    for headers in ({"Origin": ADDRESS}, {"Origin": ADDRESS, "X-Form-Token": "0" * 64}, {"X-Form-Token": token}):
+        assert client.post("/upload", content=b"a\n1\n", headers=headers).status_code == 403
+    client.cookies.clear()
+    assert client.post("/upload", content=b"a\n", headers={"Origin": ADDRESS, "X-Form-Token": token}).status_code == 401
+    assert list((site.folder / "received").iterdir()) == []
+
+
+def test_a_received_file_is_used_once_and_never_outlives_its_form(client, site, tmp_path):
+    headers = {"Origin": ADDRESS, "X-Form-Token": client.form_token()}
+    received = client.post("/upload", content=b"age\n1\n", headers=headers).text
+    assert stat.S_IMODE((site.folder / "received" / received).stat().st_mode) == 0o600
+    assert client.submit("/data/upload", {"file": "run.sh", "upload": received}).status_code == 422
+    assert list((site.folder / "received").iterdir()) == []
+    assert "Choose it again" in client.submit("/data/upload", {"file": "a.csv", "upload": received}).text
+    assert site.datasets.all() == []
+
+
+@pytest.mark.parametrize("named", ["", "../sessions.json", "20260101-000000000000-00000000"])
+def test_a_form_names_no_file_that_was_not_received(client, site, named):
+    assert client.submit("/data/upload", {"file": "a.csv", "upload": named}).status_code == 422
+    assert (site.folder / "sessions.json").exists()
+    assert site.datasets.all() == []
+
+
+def test_a_file_that_no_form_names_is_deleted(client, site):
+    headers = {"Origin": ADDRESS, "X-Form-Token": client.form_token()}
+    left = site.folder / "received" / client.post("/upload", content=b"Ada\n", headers=headers).text
+    os.utime(left, (time.time() - 2 * STALE_SECONDS,) * 2)
+    new = site.folder / "received" / client.post("/upload", content=b"x\n", headers=headers).text
+    assert not left.exists()
+    assert new.exists()
+    Uploads(site.folder / "received")  # the app is started again
+    assert list((site.folder / "received").iterdir()) == []
+
+
+def test_a_file_that_breaks_off_is_not_kept(site):
+    async def body():
+        yield b"age\n"
+        raise ClientDisconnect
+
+    with ThreadPoolExecutor(1) as other, pytest.raises(ClientDisconnect):  # this thread may have a running event loop
+        other.submit(lambda: asyncio.run(site.uploads.receive(body()))).result()
+    assert list((site.folder / "received").iterdir()) == []
+
+
+@pytest.mark.parametrize("body", [b"\xff=1", b"%ff=1", b"a", b"&".join([b"a=1"] * 20_002)])
+def test_a_body_that_is_no_form_is_refused(client, body):
+    headers = {"Origin": ADDRESS, "Content-Type": "application/x-www-form-urlencoded"}
+    assert client.post("/ledger/open", content=body, headers=headers).status_code == 400
 
 
 def test_two_uploads_of_one_name_are_two_files(client, site):
     for cell in (b"1", b"2"):
-        assert upload(client, "a.csv", b"age\n" + cell).status_code == 200
+        assert client.upload("a.csv", b"age\n" + cell).status_code == 200
     assert {Path(data.path).read_text() for data in site.datasets.all()} == {"age\n1", "age\n2"}
 
 
 def test_a_first_line_that_unpacks_to_gigabytes_is_refused(client, site):
     packed = gzip.compress(b"abcdefg," * (8 << 20), 6)
     assert len(packed) < 1 << 20
-    refused = upload(client, "bomb.csv.gz", packed)
+    refused = client.upload("bomb.csv.gz", packed)
     assert refused.status_code == 422
     assert "first line with the names of the columns" in refused.text
     assert site.datasets.all() == []
@@ -368,11 +411,11 @@ def test_a_list_of_items_that_unpacks_to_gigabytes_is_refused(client, site, tmp_
     data = pick(client, site, "clicks.csv")
     site.runner.memory = 384 << 20  # enough for a small list
     address, fields = f"/data/{data.id}/items/upload", {"kind": "clicks", "user": "user", "item": "item"}
-    assert upload(client, "items.csv.gz", gzip.compress(b"item\nx\ny\n"), address, **fields).status_code == 200
+    assert client.upload("items.csv.gz", gzip.compress(b"item\nx\ny\n"), address, **fields).status_code == 200
     assert site.datasets.get(data.id).answers["items"] == "x\ny"
     packed = gzip.compress(b"item\n" + b"x" * (512 << 20), 1)
     assert len(packed) < 4 << 20
-    refused = upload(client, "items.csv.gz", packed, address, **fields)
+    refused = client.upload("items.csv.gz", packed, address, **fields)
     assert refused.status_code == 422
     assert "cannot be read" in refused.text or "more memory" in refused.text
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -38,7 +37,7 @@ class AuditPages:
         audits = [(run, self._verdict(run)) for run in runs if run.spec["kind"] == AUDIT]
         return self.site.page(request, "audits.html", audits=audits, runs=[run for run in runs if _can_be_audited(run)])
 
-    def start(self, request: Request, form: FormData) -> Response:
+    def start(self, request: Request, fields: dict[str, str]) -> Response:
         """Audit what a run fitted: the same command is read, and attacked with other noise."""
         run = self.site.runner.get(request.path_params["run"])
         if run is None or not _can_be_audited(run):

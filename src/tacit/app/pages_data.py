@@ -10,15 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from starlette.datastructures import FormData
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from tacit.app.datasets import CLICKS, COLUMN_KINDS, HOW, KINDS, RATINGS, ROLES, DataSet, answers_of, kinds_of, roles
-from tacit.app.files import DATA_ENDINGS, UPLOADED, new_id, private_folder, safe_name, write_private
+from tacit.app.files import DATA_ENDINGS, UPLOADED, new_id, private_folder, safe_name
 from tacit.app.limited import TimeoutExpired, run_limited
-from tacit.app.site import AppSite, fields_of, file_of, get, go, post
+from tacit.app.security import FORM_TOKEN_HEADER, UPLOADS
+from tacit.app.site import AppSite, expired, from_own_page, get, go, post
+from tacit.app.uploads import FILE, UPLOAD
 from tacit.data.schema import TableSchema
 from tacit.errors import InvalidInputError, TacitError, words
 
@@ -38,6 +39,7 @@ def routes(site: AppSite) -> list[BaseRoute]:
         get(site, "/", pages.home),
         get(site, "/data", pages.choose),
         post(site, "/data/pick", pages.pick),
+        Route(UPLOADS, pages.receive, methods=["POST"]),
         post(site, "/data/upload", pages.upload),
         get(site, "/data/{data}", pages.describe),
         post(site, "/data/{data}", pages.state),
@@ -79,27 +81,30 @@ class DataPages:
             wrong=wrong or {},
         )
 
-    def pick(self, request: Request, form: FormData) -> Response:
+    def pick(self, request: Request, fields: dict[str, str]) -> Response:
         """Take a file of the list as a data set."""
-        fields = fields_of(form)
         try:
             added = self.site.datasets.add(self.site.roots.find(fields.get("root", ""), fields.get("path", "")))
         except TacitError as error:
             return self.choose(request, {"path": str(error)}, 422)
         return go(f"/data/{added.id}")
 
-    def upload(self, request: Request, form: FormData) -> Response:
+    async def receive(self, request: Request) -> Response:
+        """Keep a file, and answer with the id by which a form will name it."""
+        if not from_own_page(self.site, request, request.headers.get(FORM_TOKEN_HEADER, "")):
+            return expired(self.site)
+        try:
+            return PlainTextResponse(await self.site.uploads.receive(request.stream()))
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it: the browser has left
+
+    def upload(self, request: Request, fields: dict[str, str]) -> Response:
         """Keep an uploaded file, readable by its owner only, as a data set."""
-        file = file_of(form, "file")
         place = private_folder(self.site.folder / UPLOADED) / new_id()
         try:
-            if file is None:
-                raise InvalidInputError("a file", words("none"), "Choose one.")
-            path = place / safe_name(file.filename or "")
-            private_folder(place)
-            write_private(path, b"")
-            with path.open("wb") as kept:
-                shutil.copyfileobj(file.file, kept)
+            with self.site.uploads.named_by(fields) as upload:
+                path = private_folder(place) / safe_name(upload.name)
+                upload.path.replace(path)
             added = self.site.datasets.add(path)
         except TacitError as error:
             shutil.rmtree(place, ignore_errors=True)
@@ -113,10 +118,9 @@ class DataPages:
         """Show the form of a data set."""
         return self._form(request, self.site.data(request))
 
-    def state(self, request: Request, form: FormData) -> Response:
+    def state(self, request: Request, fields: dict[str, str]) -> Response:
         """Keep what was stated; go on to the questions if it is complete."""
-        data, answers = self.site.data(request), fields_of(form)
-        answers.pop("form_token")
+        data, answers = self.site.data(request), _without_file(fields)
         change = answers.pop("change", "")
         if change == "all":
             answers |= _for_all(data, answers)
@@ -132,9 +136,9 @@ class DataPages:
         book = self.site.book()
         return book is not None and data.name in book.datasets() and bool(book.history(data.name))
 
-    def draft(self, request: Request, form: FormData) -> Response:
+    def draft(self, request: Request, fields: dict[str, str]) -> Response:
         """Fill the form from the rows, for the holder to correct; how it is known stays to be answered."""
-        data = self._filled(request, form)
+        data = self._filled(request, fields)
         try:
             refused = data.unreadable(self.site.roots.readable)
             if refused:
@@ -148,21 +152,21 @@ class DataPages:
         self.site.datasets.save(replace(data, answers={**kept, **filled, "drafted": "yes"}))
         return go(f"/data/{data.id}")
 
-    def upload_items(self, request: Request, form: FormData) -> Response:
+    def upload_items(self, request: Request, fields: dict[str, str]) -> Response:
         """Read the list of items from an uploaded file: a table's only column, or its column of items, or one item per line."""
-        data = self._filled(request, form)
+        data = self._filled(request, fields)
         try:
-            path = self._kept(data, form, "items", LISTS)
+            path = self._kept(data, fields, "items", LISTS)
             items = self._items(path, data.answers.get("item", "item"))
         except TacitError as error:
             return self._form(request, data, {"items": str(error)}, 422)
         return self._with(data, {"items": "\n".join(items)})
 
-    def upload_schema(self, request: Request, form: FormData) -> Response:
+    def upload_schema(self, request: Request, fields: dict[str, str]) -> Response:
         """Fill the form of a table's columns from a schema file."""
-        data = self._filled(request, form)
+        data = self._filled(request, fields)
         try:
-            schema = TableSchema.load(self._kept(data, form, "columns", SCHEMAS))
+            schema = TableSchema.load(self._kept(data, fields, "columns", SCHEMAS))
         except TacitError as error:
             return self._form(request, data, {"schema": str(error)}, 422)
         return self._with(data, answers_of(schema, data))
@@ -171,21 +175,16 @@ class DataPages:
         self.site.datasets.save(replace(data, answers={**data.answers, **further}))
         return go(f"/data/{data.id}")
 
-    def _filled(self, request: Request, form: FormData) -> DataSet:
+    def _filled(self, request: Request, fields: dict[str, str]) -> DataSet:
         """Return the data set with what the form holds now, so that filling a part of it loses nothing of the rest."""
-        fields = fields_of(form)
-        fields.pop("form_token")
-        return replace(self.site.data(request), answers=fields, ready=False)
+        return replace(self.site.data(request), answers=_without_file(fields), ready=False)
 
-    def _kept(self, data: DataSet, form: FormData, name: str, endings: tuple[str, ...]) -> Path:
-        file = file_of(form, "file")
-        if file is None:
-            raise InvalidInputError("a file", words("none"), "Choose one.")
-        given = safe_name(file.filename or "", endings).lower()
-        ending = next(ending for ending in sorted(endings, key=len, reverse=True) if given.endswith(ending))
-        path = self.site.datasets.place(data) / f"uploaded-{name}{ending}"
-        write_private(path, file.file.read())
-        return path
+    def _kept(self, data: DataSet, fields: dict[str, str], name: str, endings: tuple[str, ...]) -> Path:
+        with self.site.uploads.named_by(fields) as upload:
+            given = safe_name(upload.name, endings).lower()
+            ending = next(ending for ending in sorted(endings, key=len, reverse=True) if given.endswith(ending))
+            path = self.site.datasets.place(data) / f"uploaded-{name}{ending}"
+            return upload.path.replace(path)
 
     def _drafted_columns(self, data: DataSet) -> dict[str, str]:
         """Draft a schema in a process of its own: reading a large table must not take the memory of the app."""
@@ -257,6 +256,11 @@ def _suggested(data: DataSet) -> dict[str, str]:
             answers.setdefault(role, suggested.get(role, ""))
     answers.setdefault("name", data.name)
     return answers
+
+
+def _without_file(fields: dict[str, str]) -> dict[str, str]:
+    """Return the answers of a form that may also name a file."""
+    return {name: value for name, value in fields.items() if name not in (FILE, UPLOAD)}
 
 
 def _labels(data: DataSet) -> dict[str, str]:

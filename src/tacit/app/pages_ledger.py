@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from tacit.app.budget import picture
 from tacit.app.pages_question import open_account
-from tacit.app.site import AppSite, NoSuchPage, fields_of, get, go, post
+from tacit.app.site import AppSite, NoSuchPage, get, go, post
 from tacit.errors import TacitError
 from tacit.privacy.releases import UNITS
 
@@ -81,9 +80,8 @@ class LedgerPages:
             wrong=wrong,
         )
 
-    def open(self, request: Request, form: FormData) -> Response:
+    def open(self, request: Request, fields: dict[str, str]) -> Response:
         """Open an account by hand."""
-        fields = fields_of(form)
         unit = fields.get("unit", "row")
         wrong = {}
         if unit not in UNITS:
@@ -93,13 +91,12 @@ class LedgerPages:
         if not wrong:
             wrong = open_account(self.site, fields["name"], fields, unit)
         if wrong:
-            fields.pop("form_token")
             return self.show(request, wrong, status=422, **fields)
         return go("/ledger")
 
-    def verify(self, request: Request, form: FormData) -> Response:
+    def verify(self, request: Request, fields: dict[str, str]) -> Response:
         """Check the whole record."""
-        book, head = self.site.book(), fields_of(form).get("head", "")
+        book, head = self.site.book(), fields.get("head", "")
         if book is None:
             return go("/ledger")
         try:

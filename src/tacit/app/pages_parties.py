@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute
@@ -15,7 +14,7 @@ from tacit.app.files import is_id, new_id, private_folder, write_private
 from tacit.app.limited import TimeoutExpired, run_limited
 from tacit.app.pages_question import open_account
 from tacit.app.questions import command_line
-from tacit.app.site import AppSite, NoSuchPage, fields_of, file_of, get, go, post
+from tacit.app.site import AppSite, NoSuchPage, get, go, post
 from tacit.app.supervise import now
 from tacit.errors import InvalidInputError, TacitError, parameter, words
 from tacit.parties.identity import CERTIFICATE_FILE, Identity, check_name
@@ -67,9 +66,9 @@ class PartyPages:
             wrong=wrong or {},
         )
 
-    def make_identity(self, request: Request, form: FormData) -> Response:
+    def make_identity(self, request: Request, fields: dict[str, str]) -> Response:
         """Make this organisation's identity."""
-        name = fields_of(form).get("name", "")
+        name = fields.get("name", "")
         try:
             if name.startswith("."):  # a name is the name of a folder here
                 raise InvalidInputError(
@@ -88,13 +87,11 @@ class PartyPages:
                 return FileResponse(path, filename=f"{identity.name}.pem", media_type="application/octet-stream")
         raise NoSuchPage
 
-    def upload(self, request: Request, form: FormData) -> Response:
+    def upload(self, request: Request, fields: dict[str, str]) -> Response:
         """Keep a job that was uploaded, if its seal is right."""
-        file = file_of(form, "file")
         try:
-            if file is None:
-                raise InvalidInputError("a job file", words("none"), "Choose one.")
-            content = file.file.read(LARGEST_JOB)
+            with self.site.uploads.named_by(fields) as upload, upload.path.open("rb") as file:
+                content = file.read(LARGEST_JOB)
             try:
                 text = content.decode("utf-8")
             except UnicodeDecodeError:
@@ -131,9 +128,9 @@ class PartyPages:
             wrong=wrong or {},
         )
 
-    def join(self, request: Request, form: FormData) -> Response:
+    def join(self, request: Request, fields: dict[str, str]) -> Response:
         """Take part in a job to which a person has agreed."""
-        path, fields = self._job(request), fields_of(form)
+        path = self._job(request)
         job, private = Job.read(path), self._reviewed(path)["has_guarantee"]
         data = self.site.datasets.get(fields.get("data", ""))
         party, wrong = fields.get("party", ""), {}

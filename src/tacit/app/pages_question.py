@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -22,7 +21,7 @@ from tacit.app.datasets import CLICKS, RATINGS, TABLE, TEXT_COLUMN, TEXTS, DataS
 from tacit.app.files import new_id, read_json, write_json
 from tacit.app.questions import QUESTIONS, Context, Question, command_line, defaults, questions_for
 from tacit.app.runner import DONE, Run
-from tacit.app.site import AppSite, NoSuchPage, fields_of, get, go, post
+from tacit.app.site import AppSite, NoSuchPage, get, go, post
 from tacit.data.schema import CategoryColumn, TableSchema
 from tacit.errors import InvalidInputError, TacitError
 from tacit.privacy.ledger import Ledger
@@ -99,19 +98,18 @@ class QuestionPages:
         run = self._simulated(self._kept(data, question))
         return self.site.page(request, "_simulation.html", data=data, question=question, run=run, results=_results(run))
 
-    def open_account(self, request: Request, form: FormData) -> Response:
+    def open_account(self, request: Request, fields: dict[str, str]) -> Response:
         """Open the data set's account in the ledger."""
         data, question = self._asked(request)
-        fields = fields_of(form)
         wrong = open_account(self.site, data.name, fields, data.unit)
         if wrong:
             return self.ask(request, wrong, 422, **{name: fields.get(name, "") for name in wrong})
         return go(f"/data/{data.id}/question/{question.key}")
 
-    def simulate(self, request: Request, form: FormData) -> Response:
+    def simulate(self, request: Request, fields: dict[str, str]) -> Response:
         """Start a simulation; only what is stated as public goes into it."""
         data, question = self._asked(request)
-        values = self._values(question, form)
+        values = self._values(question, fields)
         wrong = question.problems(values, sizes=True)
         plan = planned(values["epsilon"], values["delta"], data.unit, None, "")
         wrong |= plan.wrong | self._unfit(data, question, values)
@@ -126,10 +124,10 @@ class QuestionPages:
         self._keep(data, question, values, name)
         return go(f"/data/{data.id}/question/{question.key}#simulation")
 
-    def run(self, request: Request, form: FormData) -> Response:
+    def run(self, request: Request, fields: dict[str, str]) -> Response:
         """Put the fit into the queue, if nothing is wrong with the form."""
         data, question = self._asked(request)
-        values = self._values(question, form)
+        values = self._values(question, fields)
         wrong = question.problems(values) | self._unfit(data, question, values)
         if question.private:
             plan = self._plan(data, values)
@@ -152,7 +150,7 @@ class QuestionPages:
             f"{question.title}: {data.name}",
             [*self.site.command, *arguments],
             account=data.name if question.private else "",
-            ticket=fields_of(form).get("ticket", ""),
+            ticket=fields.get("ticket", ""),
             data=data.id,
             reads=reads,
             folders=[str(folder) for folder in self.site.roots.readable],
@@ -174,9 +172,8 @@ class QuestionPages:
     def _plan(self, data: DataSet, values: Mapping[str, str]) -> PlannedCharge:
         return planned(values["epsilon"], values["delta"], data.unit, self.site.book(), data.name)
 
-    def _values(self, question: Question, form: FormData) -> dict[str, str]:
-        given = fields_of(form)
-        return {name: given.get(name, default) for name, default in defaults(question).items()}
+    def _values(self, question: Question, fields: dict[str, str]) -> dict[str, str]:
+        return {name: fields.get(name, default) for name, default in defaults(question).items()}
 
     def _unfit(self, data: DataSet, question: Question, values: Mapping[str, str]) -> dict[str, str]:
         reason = data.unreadable(self.site.roots.readable) or question.unfit(self._context(data, values))

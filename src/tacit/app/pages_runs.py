@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute
@@ -21,7 +20,7 @@ from tacit.app.limited import TimeoutExpired, run_limited
 from tacit.app.questions import QUESTIONS
 from tacit.app.runner import DONE, QUEUED, Run
 from tacit.app.security import REPORT_POLICY
-from tacit.app.site import AppSite, NoSuchPage, fields_of, get, go, post
+from tacit.app.site import AppSite, NoSuchPage, get, go, post
 from tacit.errors import TacitError
 
 REPORT, VALUES = "report.html", "result.json"
@@ -99,15 +98,15 @@ class RunPages:
         """Return the part of the page that changes while a run goes on."""
         return self.site.page(request, "_state.html", **self._shown(self._run(request)))
 
-    def cancel(self, request: Request, form: FormData) -> Response:
+    def cancel(self, request: Request, fields: dict[str, str]) -> Response:
         """Cancel a run."""
         run = self._run(request)
         self.site.runner.cancel(run.id)
         return go(f"/runs/{run.id}")
 
-    def try_out(self, request: Request, form: FormData) -> Response:
+    def try_out(self, request: Request, fields: dict[str, str]) -> Response:
         """List items for a history that a person typed, by the model that may be passed on; nothing is charged."""
-        run, history = self._run(request), fields_of(form).get("history", "")
+        run, history = self._run(request), fields.get("history", "")
         value = self._tries(run)
         if not value:
             raise NoSuchPage

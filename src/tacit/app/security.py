@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException
 
 from tacit.app.files import read_json, write_json
 
@@ -31,13 +30,15 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 SESSION_SECONDS = 7 * 24 * 3600
 """A browser signs in again after a week. Set by hand: convenience against the worth of a stolen cookie."""
 MOST_FORM_BYTES = 4 << 20
-"""Of a form without a file; 200 columns with their categories are far below."""
+"""Of a form; 200 columns with their categories are far below."""
 DRAINED = 2
 """A body of up to this many times the limit is read to its end and dropped, so that the browser shows the refusal."""
 OPEN = ("/enter", "/static/")
 """Paths that need no session."""
 UPLOADS = "/upload"
-"""Paths that end like this take files."""
+"""The path that takes files; all others take forms."""
+FORM_TOKEN, FORM_TOKEN_HEADER = "form_token", "x-form-token"
+"""The field of a form, and the header of a file, with the token of the session's pages."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -138,7 +139,7 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *_missing_headers(message["headers"])]}
             await send(message)
 
-        limit = self.most_uploaded if scope["path"].endswith(UPLOADS) else MOST_FORM_BYTES
+        limit = self.most_uploaded if scope["path"] == UPLOADS else MOST_FORM_BYTES
         limited = _Limited(receive, limit)
         try:
             await self._checked(scope)(scope, limited.receive, with_headers)
@@ -152,9 +153,6 @@ class Guard:
             await self.refuse(error.status_code, "No such page", "Begin at the first page.")(
                 scope, receive, with_headers
             )
-        except MultiPartException:
-            page = self.refuse(400, "Refused", "The form could not be read. Load the page again, and send it again.")
-            await page(scope, receive, with_headers)
         except Exception as error:
             # the message of an unforeseen error may hold values of the data: only its type and place are shown
             place = traceback.extract_tb(error.__traceback__)[-1]

@@ -20,6 +20,7 @@ from tacit.app.files import Roots, private_folder
 from tacit.app.runner import Runner
 from tacit.app.security import SESSION_SECONDS, Guard, Sessions
 from tacit.app.site import HERE, AppSite
+from tacit.app.uploads import Uploads
 from tacit.errors import InvalidInputError, parameter
 
 HOST = "127.0.0.1"
@@ -107,6 +108,7 @@ def serve(
             datasets=DataSets(state / "data"),
             runner=runner,
             sessions=Sessions(state / "sessions.json"),
+            uploads=Uploads(state / "received"),
             command=list(command),
             port=bound,
             most_uploaded=most_uploaded,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -18,7 +18,8 @@ from starlette.routing import Route
 from tacit.app.datasets import DataSet, DataSets
 from tacit.app.files import Roots
 from tacit.app.runner import Runner
-from tacit.app.security import MOST_FORM_BYTES, Sessions
+from tacit.app.security import FORM_TOKEN, Sessions
+from tacit.app.uploads import Uploads
 from tacit.errors import TacitError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.rounding import exact, rounded_down, rounded_up
@@ -44,6 +45,7 @@ class AppSite:
     datasets : DataSets
     runner : Runner
     sessions : Sessions
+    uploads : Uploads
     command : list of str
         What runs `tacit` on this computer.
     port, most_uploaded : int
@@ -55,6 +57,7 @@ class AppSite:
     datasets: DataSets
     runner: Runner
     sessions: Sessions
+    uploads: Uploads
     command: list[str]
     port: int
     most_uploaded: int
@@ -107,18 +110,31 @@ def get(site: AppSite, path: str, handler: Handler) -> Route:
 
 
 def post(site: AppSite, path: str, handler: Handler) -> Route:
-    """Return the route of a form; a form without its session's token is refused."""
+    """Return the route of a form; a form without its session's token is refused.
+
+    The handler is called with the form's fields. Files are not among them: `Uploads` receives them beforehand.
+    """
 
     async def endpoint(request: Request) -> Response:
-        async with request.form(max_files=1, max_fields=MOST_FIELDS, max_part_size=MOST_FORM_BYTES) as form:
-            expected = site.sessions.form_token(request.state.session)
-            if not hmac.compare_digest(expected, fields_of(form).get("form_token", "")):
-                return site.refusal(
-                    403, "Refused", "The form has expired. Go back, load the page again, and send it again."
-                )
-            return await _answered(site, handler, request, form)
+        try:
+            fields = fields_of(await request.body())
+        except ValueError:
+            return site.refusal(400, "Refused", "The form could not be read. Load the page again, and send it again.")
+        if not from_own_page(site, request, fields.pop(FORM_TOKEN, "")):
+            return expired(site)
+        return await _answered(site, handler, request, fields)
 
     return Route(path, endpoint, methods=["POST"])
+
+
+def from_own_page(site: AppSite, request: Request, token: str) -> bool:
+    """Return whether a token is that of the session's pages."""
+    return hmac.compare_digest(site.sessions.form_token(request.state.session).encode(), token.encode())
+
+
+def expired(site: AppSite) -> Response:
+    """Return the refusal of a form that carries the token of no page, or of another session's."""
+    return site.refusal(403, "Refused", "The form has expired. Go back, load the page again, and send it again.")
 
 
 async def _answered(site: AppSite, handler: Handler, request: Request, *further: Any) -> Response:
@@ -135,15 +151,12 @@ def go(path: str) -> RedirectResponse:
     return RedirectResponse(path, 303)
 
 
-def fields_of(form: FormData) -> dict[str, str]:
-    """Return the text fields of a form."""
-    return {name: value.strip() for name, value in form.items() if isinstance(value, str)}
-
-
-def file_of(form: FormData, name: str) -> UploadFile | None:
-    """Return an uploaded file; None if none was chosen."""
-    value = form.get(name)
-    return value if isinstance(value, UploadFile) and value.filename else None
+def fields_of(body: bytes) -> dict[str, str]:
+    """Return the fields of a form as browsers encode them without files; raise a ValueError if it is none."""
+    pairs = parse_qsl(
+        body.decode("ascii"), keep_blank_values=True, strict_parsing=True, max_num_fields=MOST_FIELDS, errors="strict"
+    )
+    return {name: value.strip() for name, value in pairs}
 
 
 def _templates() -> Environment:

@@ -1,5 +1,5 @@
 "use strict";
-// What the pages do beyond plain HTML. Everything works without it, except copying and the sliders.
+// What the pages do beyond plain HTML. Everything works without it, except copying, the sliders and uploads.
 
 const part = (name) => document.getElementById(name);
 
@@ -107,5 +107,52 @@ for (const form of document.querySelectorAll("form[data-most]")) {
     const large = input.files.length > 0 && input.files[0].size > Number(form.dataset.most);
     input.setCustomValidity(large ? "This file is larger than the app takes. Start the app with its folder and pick it there." : "");
     input.reportValidity();
+  });
+}
+
+// A file is sent by itself, before the form that names it; the form then goes its usual way.
+for (const button of document.querySelectorAll("[data-sends-file]")) {
+  const form = button.form;
+  const input = form.querySelector("input[type=file]");
+  const alert = document.createElement("p");
+  alert.className = "problem";
+  alert.setAttribute("role", "alert");
+  input.after(alert);
+  let named = false;
+  form.addEventListener("submit", async (event) => {
+    if (event.submitter !== button || named || input.files.length === 0) return;
+    event.preventDefault();
+    const said = button.textContent;
+    alert.textContent = "";
+    button.disabled = true;
+    button.textContent = "Sending the file";
+    let problem = "The file could not be sent: is the app still running?";
+    try {
+      const answer = await fetch("/upload", {
+        method: "POST",
+        body: input.files[0],
+        headers: { "X-Form-Token": form.elements.form_token.value },
+      });
+      const text = await answer.text();
+      if (answer.ok) {
+        const received = document.createElement("input");
+        received.type = "hidden";
+        received.name = "upload";
+        received.value = text;
+        form.append(received);
+        problem = "";
+      } else {
+        problem = new DOMParser().parseFromString(text, "text/html").querySelector("main p").textContent;
+      }
+    } catch {
+      // no answer: the problem is said below
+    }
+    button.disabled = false;
+    button.textContent = said;
+    alert.textContent = problem;
+    if (problem) return;
+    named = true;
+    form.requestSubmit(button);
+    named = false;
   });
 }
