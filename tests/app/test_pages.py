@@ -298,6 +298,18 @@ def test_an_identity_is_made_and_its_key_stays(client, site):
     assert client.get("/parties/certificate/hospital-b").status_code == 404
 
 
+def test_a_damaged_identity_does_not_close_the_page(client, site):
+    for name in ("hospital-a", "hospital-b", "hospital-c"):
+        client.submit("/parties/identity", {"name": name})
+    (site.folder / "identities" / "hospital-b" / "certificate.pem").write_text("-----BEGIN CERT")
+    (site.folder / "identities" / "hospital-c" / "key.pem").unlink()
+    page = client.get("/parties")
+    assert page.status_code == 200
+    assert "The files of hospital-b, hospital-c are damaged" in page.text
+    assert client.get("/parties/certificate/hospital-a").status_code == 200
+    assert client.get("/parties/certificate/hospital-b").status_code == 404
+
+
 @pytest.fixture
 def job(client, site, tmp_path):
     client.submit("/parties/identity", {"name": "hospital-a"})

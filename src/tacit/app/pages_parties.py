@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ class PartyPages:
             "parties.html",
             status,
             identities=self._identities(),
+            damaged=self._damaged_identities(),
+            folder=self.identities,
             jobs=jobs,
             unreadable=unreadable,
             runs=runs,
@@ -200,11 +203,16 @@ class PartyPages:
         return path
 
     def _identities(self) -> list[Identity]:
-        return [
-            Identity.read(folder)
-            for folder in sorted(self.identities.iterdir())
-            if (folder / CERTIFICATE_FILE).is_file()
-        ]
+        """Return the identities that can be used; a damaged one must not close the page for the others."""
+        identities = []
+        for folder in sorted(self.identities.iterdir()):
+            with suppress(TacitError):
+                identities.append(Identity.read(folder))
+        return identities
+
+    def _damaged_identities(self) -> list[str]:
+        usable = {identity.name for identity in self._identities()}
+        return [folder.name for folder in sorted(self.identities.iterdir()) if folder.name not in usable]
 
     def _reviewed(self, path: Path) -> dict[str, Any]:
         """Return what `tacit parties review` says, which is kept: it takes a moment, and a job never changes."""

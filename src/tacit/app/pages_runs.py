@@ -176,13 +176,16 @@ class RunPages:
                 one for one in self.site.runner.runs() if not one.is_over and one.spec["lane"] == run.spec["lane"]
             ]
             ahead = sum(one.id < run.id for one in waiting)
-        charges, unread = [], ""
+        charges, delta, unread = [], 0.0, ""
         try:
-            charges = charges_during(self.site.book(), run.account, run.started, run.ended) if run.account else []
+            book = self.site.book()
+            charges = charges_during(book, run.account, run.started, run.ended) if run.account else []
+            if book is not None and charges:
+                delta = book.account(run.account).delta
         except TacitError as error:  # a run can be seen and cancelled although the ledger cannot be read
             unread = str(error)
         told = run.error() if run.is_over else ""
-        return {"run": run, "ahead": ahead, "charges": charges, "unread": unread, "error": told}
+        return {"run": run, "ahead": ahead, "charges": charges, "delta": delta, "unread": unread, "error": told}
 
     def _files(self, run: Run) -> list[dict[str, Any]]:
         """Return the files of a finished run; of one that stopped, what it had released and paid for before."""
