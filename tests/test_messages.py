@@ -1257,7 +1257,7 @@ HOLDERS = {
     "Outcome": lambda: Outcome({"a": CELLS}, {"rows": CELLS}),
     "Sum": lambda: Sum(a=CELLS, bound=1.0, units=COUNT),
     "Sample": lambda: Sample(COUNT, 0.5),
-    "TermCounts": lambda: term_counts([f"{WORD} moon", f"{WORD} moon"], max_share=1.0),
+    "TermCounts": lambda: term_counts([f"{WORD} moon", f"{WORD} moon"], max_fraction=1.0),
     "HeldOut": lambda: hold_out(_relation(np.full((30, 20), NUMBER)), 0.5),
     "NMF, fitted": lambda: tacit.NMF(2).fit(GOOD * NUMBER),
     "PrivateRecommender, fitted": lambda: _private().fit(RATERS, FILMS, STARS),
@@ -1372,7 +1372,7 @@ def test_every_estimator_and_measure_has_a_case():
         name for module in (m, attacks, report) for name in module.__all__ if inspect.isfunction(getattr(module, name))
     }
     # fit_partitions needs a cluster: tests/cluster plants values in partitions
-    assert not functions - {"share_interval", "demonstrate", "fit_partitions"} - tested
+    assert not functions - {"fraction_interval", "demonstrate", "fit_partitions"} - tested
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def test_counts_over_a_public_vocabulary_depend_on_their_own_document_only(tmp_p
 
 def test_learned_vocabulary_is_marked_and_counts_are_right():
     data = make_documents(100)
-    result = term_counts(data.texts(), min_documents=1, max_share=1.0)
+    result = term_counts(data.texts(), min_documents=1, max_fraction=1.0)
     assert not result.vocabulary_is_public
     kept = [data.terms.index(term) for term in result.terms]
     np.testing.assert_array_equal(result.counts.toarray(), data.counts.toarray()[:, kept])
@@ -63,8 +63,8 @@ def test_learned_vocabulary_is_marked_and_counts_are_right():
 
 def test_limits_on_a_learned_vocabulary():
     texts = ["moon star", "moon comet", "moon star", "the and planet"]
-    assert term_counts(texts, min_documents=2, max_share=0.5).terms == ("star",)
-    assert term_counts(texts, min_documents=1, max_share=1.0, max_terms=2).terms == ("moon", "star")
+    assert term_counts(texts, min_documents=2, max_fraction=0.5).terms == ("star",)
+    assert term_counts(texts, min_documents=1, max_fraction=1.0, max_terms=2).terms == ("moon", "star")
 
 
 @pytest.mark.parametrize("vocabulary", [["moon", "MOON"], ["new moon"], ["a"], [], ["moon", ""]])

@@ -135,8 +135,8 @@ def test_bad_input():
     with pytest.raises(InvalidInputError, match="test_rows to be one of"):
         classifier_panel(table, table, labels, test_rows="both")
     for share in (0, 1, -0.1, "some"):
-        with pytest.raises(InvalidInputError, match="test_share"):
-            classifier_panel(table, table, labels, test_share=share)
+        with pytest.raises(InvalidInputError, match="test_fraction"):
+            classifier_panel(table, table, labels, test_fraction=share)
     with pytest.raises(InvalidInputError, match="at least 4 rows"):
         classifier_panel([[1.0]], [[1.0]], ["a"])
 

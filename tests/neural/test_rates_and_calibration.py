@@ -43,7 +43,7 @@ def test_calibration_error_by_hand():
         0.5 * 0.45 + 0.25 * 0.4 + 0.25 * 0.35
     )
     found = reliability(probabilities, [0, 1, 1, 1], bins=10)
-    assert found.share.sum() == pytest.approx(1.0)
+    assert found.fraction.sum() == pytest.approx(1.0)
     assert found.accuracy[9] == pytest.approx(0.5)
 
 

@@ -157,13 +157,13 @@ def term_counts(
     vocabulary: Sequence[str] | Path | None = None,
     max_terms: int = 10_000,
     min_documents: int = 2,
-    max_share: float = 0.5,
+    max_fraction: float = 0.5,
 ) -> TermCounts:
     """Count terms: words of at least two letters or digits, in lower case.
 
     With a `vocabulary`, the columns are its terms in its order, and only the counts depend on the documents. Without one, the
     vocabulary is learned: all terms, except English stop words, that are in at least `min_documents` documents and at most a
-    fraction `max_share` of them; of these the `max_terms` most frequent, in alphabetical order. This is a release of private
+    fraction `max_fraction` of them; of these the `max_terms` most frequent, in alphabetical order. This is a release of private
     data if the texts are private; a larger `min_documents` reveals less, but does not make it private.
 
     Parameters
@@ -174,7 +174,7 @@ def term_counts(
         Public terms, or a file with one term per line; None to learn them.
     max_terms, min_documents : int
         For learning: the largest number of terms, and the smallest number of documents with a term.
-    max_share : float
+    max_fraction : float
         For learning: the largest fraction of documents with a term, in (0, 1].
 
     Returns
@@ -198,14 +198,14 @@ def term_counts(
             stop_words="english",
             max_features=check_count(max_terms, "max_terms"),
             min_df=check_count(min_documents, "min_documents"),
-            max_df=check_rate(max_share, "max_share"),
+            max_df=check_rate(max_fraction, "max_fraction"),
         )
     else:
         vectorizer = CountVectorizer(vocabulary=_public_terms(vocabulary))
     try:
         counts = vectorizer.fit_transform(texts)
     except ValueError:
-        fix = "Give more or longer texts, a lower min_documents, a higher max_share, or a vocabulary."
+        fix = "Give more or longer texts, a lower min_documents, a higher max_fraction, or a vocabulary."
         raise InvalidInputError("texts that have terms to count", words("none"), fix) from None
     return TermCounts(
         counts=csr_array(counts),

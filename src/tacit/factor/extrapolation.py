@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 @dataclass
 class Extrapolation:
-    """How far ahead of T a sweep starts, as a share of T's last move: it grows while that works and is cut when it fails.
+    """How far ahead of T a sweep starts, as a fraction of T's last move: it grows while that works and is cut when it fails.
 
     It starts small: a long lead in the first sweeps, when T moves most, ended in worse optima.
     """
 
-    share: float = 0.1
+    fraction: float = 0.1
     most: float = 1.0
     growth: float = 1.2
     growth_of_most: float = 1.01
@@ -26,9 +26,9 @@ class Extrapolation:
 
     def worked(self) -> None:
         """Go a little further next time."""
-        self.share = min(self.most, self.growth * self.share)
+        self.fraction = min(self.most, self.growth * self.fraction)
         self.most = min(1.0, self.growth_of_most * self.most)
 
     def failed(self) -> None:
-        """Go less far, and do not return soon to the share that failed."""
-        self.most, self.share = self.share, self.share / self.cut
+        """Go less far, and do not return soon to the fraction that failed."""
+        self.most, self.fraction = self.fraction, self.fraction / self.cut

@@ -60,7 +60,7 @@ class Table:
             C-ordered, in the table's precision.
         use : callable
         work_a_row : int
-            What `use` costs a row, in operations, so that all threads get the same work.
+            What `use` costs per row, in operations, so that all threads get the same work.
         """
 
         def multiply_and_use(start: int, stop: int) -> None:

@@ -219,7 +219,7 @@ def classifier_panel(
     *,
     classifiers: Sequence[str] = CLASSIFIERS,
     test_rows: TestRows = "original",
-    test_share: float = 0.3,
+    test_fraction: float = 0.3,
     kernel_rows: int | None = KERNEL_ROWS,
     random_state: int = 0,
 ) -> tuple[PanelScore, ...]:
@@ -242,7 +242,7 @@ def classifier_panel(
         All except the tree standardise the columns by the training rows.
     test_rows : {"original", "released"}
         The form of the test rows.
-    test_share : float
+    test_fraction : float
         Fraction of the rows to test on.
     kernel_rows : int or None
         Support vector machines are trained on this many random rows if there are more; None for all.
@@ -272,7 +272,7 @@ def classifier_panel(
     check_choice(test_rows, "test_rows", ("original", "released"))
     if kernel_rows is not None:
         check_count(kernel_rows, "kernel_rows", least=2)
-    train, test = _split(classes, test_share, check_seed(random_state))
+    train, test = _split(classes, test_fraction, check_seed(random_state))
     shown = pair.original if test_rows == "original" else pair.released
     scores = []
     for name in names:
@@ -335,17 +335,17 @@ def label_values(labels: Any, n_rows: int) -> NDArray[Any]:
     return values
 
 
-def _split(classes: NDArray[Any], test_share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _split(classes: NDArray[Any], test_fraction: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the training rows and the test rows; each has at least one row of each class."""
-    if isinstance(test_share, bool) or not isinstance(test_share, int | float) or not 0 < test_share < 1:
+    if isinstance(test_fraction, bool) or not isinstance(test_fraction, int | float) or not 0 < test_fraction < 1:
         raise InvalidInputError(
-            "test_share to be between 0 and 1", parameter(test_share), "Give a fraction of the rows, such as 0.3."
+            "test_fraction to be between 0 and 1", parameter(test_fraction), "Give a fraction of the rows, such as 0.3."
         )
     # A split with a public seed is fine here: a measurement has no guarantee and stays with the holder.
     generator = np.random.default_rng(seed)
     test = []
     for name in np.unique(classes):
         rows = generator.permutation(np.flatnonzero(classes == name))
-        test.append(rows[: min(max(round(test_share * len(rows)), 1), len(rows) - 1)])
+        test.append(rows[: min(max(round(test_fraction * len(rows)), 1), len(rows) - 1)])
     tested = np.sort(np.concatenate(test))
     return np.setdiff1d(np.arange(len(classes)), tested), tested

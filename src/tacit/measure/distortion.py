@@ -56,8 +56,8 @@ def _inner_quantiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _entropy(counts: NDArray[np.float64]) -> float:
     """Return the entropy in bits of the distribution that these counts are drawn from (Miller and Madow's estimate)."""
     known = counts[counts > 0]
-    shares = known / known.sum()
-    return float(-np.sum(shares * np.log2(shares)) + (len(known) - 1) / (2 * known.sum() * np.log(2)))
+    fractions = known / known.sum()
+    return float(-np.sum(fractions * np.log2(fractions)) + (len(known) - 1) / (2 * known.sum() * np.log(2)))
 
 
 def value_difference(original: Any, released: Any) -> float:

@@ -172,8 +172,8 @@ def _joint(coded: dict[str, Any], one: str, other: str, place: int) -> NDArray[n
 
 def _distance(first: NDArray[np.intp], second: NDArray[np.intp]) -> float:
     size = int(max(first.max(), second.max())) + 1
-    shares = [np.bincount(part, minlength=size) / len(part) for part in (first, second)]
-    return float(0.5 * np.abs(shares[0] - shares[1]).sum())
+    fractions = [np.bincount(part, minlength=size) / len(part) for part in (first, second)]
+    return float(0.5 * np.abs(fractions[0] - fractions[1]).sum())
 
 
 def _numbers(table: Any, reference: Any, features: Sequence[str]) -> NDArray[np.float64]:

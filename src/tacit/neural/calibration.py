@@ -20,19 +20,19 @@ class Reliability:
     ----------
     confidence, accuracy : ndarray of shape (n_bins,)
         Mean of a bin; NaN where it is empty.
-    share : ndarray of shape (n_bins,)
+    fraction : ndarray of shape (n_bins,)
         Fraction of the predictions in each bin.
     """
 
     confidence: NDArray[np.float64]
     accuracy: NDArray[np.float64]
-    share: NDArray[np.float64]
+    fraction: NDArray[np.float64]
 
     @property
     def error(self) -> float:
         """Expected calibration error: the mean gap between confidence and accuracy."""
-        used = self.share > 0
-        return float(np.sum(self.share[used] * np.abs(self.confidence[used] - self.accuracy[used])))
+        used = self.fraction > 0
+        return float(np.sum(self.fraction[used] * np.abs(self.confidence[used] - self.accuracy[used])))
 
 
 def reliability(probabilities: ArrayLike, labels: ArrayLike, *, bins: int = 15) -> Reliability:

@@ -106,5 +106,5 @@ def lattice_loss(lattice_sigma: float, coordinates: int) -> float | None:
     A discrete Gaussian of `lattice_sigma` grid steps is accounted as a continuous one of
     ``factor * lattice_sigma``, plus LATTICE_SLACK for the whole composition of `coordinates` numbers.
     """
-    share = (rounding_width(coordinates) / lattice_sigma) ** 2
-    return math.sqrt(1 - share) if share < 1 else None
+    rounded = (rounding_width(coordinates) / lattice_sigma) ** 2
+    return math.sqrt(1 - rounded) if rounded < 1 else None

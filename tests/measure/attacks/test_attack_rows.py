@@ -8,7 +8,7 @@ from scipy.stats import binom
 from tables_to_attack import correlated, independent_copy, rotated, truncated
 
 from tacit.errors import InvalidInputError
-from tacit.measure.attacks import attribute_inference, membership, record_linkage, share_interval, unchanged_linkage
+from tacit.measure.attacks import attribute_inference, fraction_interval, membership, record_linkage, unchanged_linkage
 from tacit.measure.attacks.linkage import places_of_own
 from tacit.measure.attacks.members import _area
 
@@ -120,11 +120,11 @@ def test_a_sample_of_targets():
 def test_intervals_of_shares_cover():
     """Exactly, for 60 rows: whatever the true fraction, the interval contains it with probability at least 95%."""
     for share in np.linspace(0.01, 0.99, 50):
-        covered = [low <= share <= high for low, high in (share_interval(hits, 60) for hits in range(61))]
+        covered = [low <= share <= high for low, high in (fraction_interval(hits, 60) for hits in range(61))]
         assert binom.pmf(np.arange(61), 60, share)[covered].sum() >= 0.95
-    assert share_interval(60, 60)[1] == 1
-    between = share_interval(3.5, 60)
-    assert between == (share_interval(3, 60)[0], share_interval(4, 60)[1])
+    assert fraction_interval(60, 60)[1] == 1
+    between = fraction_interval(3.5, 60)
+    assert between == (fraction_interval(3, 60)[0], fraction_interval(4, 60)[1])
 
 
 def test_hidden_attributes_come_from_the_own_row_or_from_the_population():

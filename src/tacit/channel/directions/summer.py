@@ -92,7 +92,7 @@ class NormalisedSummer:
 
     - Shares of inputs and products are uniform for any t parties.
     - What is opened on the way is under a mask that holds a term unknown to them, uniform over 2^64 times the range
-      of what it hides: 11 openings a column, each within 2^-64 of the same in total variation.
+      of what it hides: 11 openings per column, each within 2^-64 of the same in total variation.
     - The product s r must not be opened as it is: its numbers are multiples of r, and their greatest common divisor
       gives the norm away. It is opened as a masked sum of 2t + 1 terms, to each of which its party has added Gaussian
       noise with 1 / (2t + 1) of the variance. At least t + 1 of these are unknown to the coalition: noise g of

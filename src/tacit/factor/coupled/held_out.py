@@ -54,11 +54,11 @@ class HeldOutCells(Undisclosed):
         return scores
 
 
-def hold_out(relation: Relation, share: float, *, random_state: int = 0) -> HeldOutCells:
+def hold_out(relation: Relation, fraction: float, *, random_state: int = 0) -> HeldOutCells:
     """Choose random cells to hold out of a fit **without** privacy: the choice depends on the cells' places and a seed.
 
-    For dense data, and for data with ``observed="stored"``, it holds out the fraction `share` of the known cells. For sparse
-    data whose other cells are zeros, it holds out the fraction `share` of the stored cells, and five times as many zeros.
+    For dense data, and for data with ``observed="stored"``, it holds out this `fraction` of the known cells. For sparse
+    data whose other cells are zeros, it holds out this `fraction` of the stored cells, and five times as many zeros.
 
     Examples
     --------
@@ -69,16 +69,16 @@ def hold_out(relation: Relation, share: float, *, random_state: int = 0) -> Held
     >>> kept.relation.n_observed + len(kept.cells)
     200
     """
-    if not 0 < share < 1:
+    if not 0 < fraction < 1:
         raise InvalidInputError(
-            "a fraction to hold out between 0 and 1", parameter(share), "Give a fraction of the cells, such as 0.1."
+            "a fraction to hold out between 0 and 1", parameter(fraction), "Give a fraction of the cells, such as 0.1."
         )
     rng = np.random.default_rng(random_state)
     cells, values = relation.stored()
-    out = rng.random(len(values)) < share
+    out = rng.random(len(values)) < fraction
     if not out.any() or out.all():
         raise InvalidInputError(
-            f"enough cells in {relation.name!r} to hold out {share:g} of them",
+            f"enough cells in {relation.name!r} to hold out {fraction:g} of them",
             words("too few"),
             "Hold out a larger or a smaller fraction.",
         )
@@ -89,7 +89,7 @@ def hold_out(relation: Relation, share: float, *, random_state: int = 0) -> Held
     return HeldOutCells(relation.without(chosen), chosen, known)
 
 
-def hold_out_by_key(relation: Relation, share: float, *, key: bytes | None = None) -> HeldOutCells:
+def hold_out_by_key(relation: Relation, fraction: float, *, key: bytes | None = None) -> HeldOutCells:
     """Choose cells to hold out of a fit **with** privacy: each by its place and a secret key (`tacit.data.split`).
 
     Examples
@@ -102,7 +102,7 @@ def hold_out_by_key(relation: Relation, share: float, *, key: bytes | None = Non
     200
     """
     cells, values = relation.known_cells()
-    out = held_out_cells(cells, fraction=share, key=key)
+    out = held_out_cells(cells, fraction=fraction, key=key)
     return HeldOutCells(relation.without(cells[out]), cells[out], values[out])
 
 

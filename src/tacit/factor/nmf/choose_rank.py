@@ -76,7 +76,7 @@ def choose_rank(
         With a finite epsilon the choice is private, for choice and model together.
     row_norm : float
     cost : float
-        What a further component must save, as a share of the largest possible error ``row_norm**2 / 2`` a row.
+        What a further component must save, as a fraction of the largest possible error ``row_norm**2 / 2`` per row.
         Without it more components would always be better.
     random_state : int
     **private

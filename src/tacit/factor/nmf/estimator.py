@@ -100,7 +100,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
     max_iter : int, default=200
         Most sweeps.
     tol : float, default=1e-5
-        Stop when a sweep lowers the objective by less than this share of it; 0 makes all sweeps.
+        Stop when a sweep lowers the objective by less than this fraction of it; 0 makes all sweeps.
     l1_W, l2_W, l1_T, l2_T : float, default=0.0
         Penalties of the factors. They are not scaled by the size of `X`. One on a single factor shrinks it and grows the
         other, which undoes it; penalise both, or neither.

@@ -96,7 +96,7 @@ def solve_rows(
         Most sweeps over the coordinates. With outliers, R and W are minimised in turn, once if this is less than the
         default, and else to convergence.
     shrink : float
-        A row is done when a sweep moves less than this share of what its first sweep moved (squared length). The default
+        A row is done when a sweep moves less than this fraction of what its first sweep moved (squared length). The default
         solves to convergence. Each row is judged by itself, so that the result of a row does not depend on the others.
     in_place : bool
         Whether `W` may be overwritten.

@@ -56,7 +56,7 @@ class NMFSettings:
     max_iter : int
         Most sweeps, which is the number of sums.
     tol : float
-        Stop when a sweep lowers the objective by less than this share of it; 0 makes all sweeps.
+        Stop when a sweep lowers the objective by less than this fraction of it; 0 makes all sweeps.
     simplex : bool
         Project each topic onto the simplex after its update: line 8 of Algorithm 1 of Tsikhanovich et al., for
         `topic_program`.
@@ -117,7 +117,7 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
         before = None  # let go of the older before the newer is packed
         before = PackedFactor(W), PackedFactor(T) if answer.worked is None else WorkedFactor(answer.worked)
         if last is not None:
-            T, spare, leading = _extrapolated(last, T, lead.share), T, True
+            T, spare, leading = _extrapolated(last, T, lead.fraction), T, True
         lead.worked()
     assert W is not None
     # where parties divided the work nobody has the total yet; `spare` still has this holder's own, of the last sum
@@ -215,10 +215,10 @@ def _dictionary_step(
     )
 
 
-def _extrapolated(T: NDArray[np.float64], moved: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """Return ``max(moved + share * (moved - T), 0)``, in the place of T."""
+def _extrapolated(T: NDArray[np.float64], moved: NDArray[np.float64], fraction: float) -> NDArray[np.float64]:
+    """Return ``max(moved + fraction * (moved - T), 0)``, in the place of T."""
     np.subtract(moved, T, out=T)
-    T *= share
+    T *= fraction
     T += moved
     return np.maximum(T, 0, out=T)
 

@@ -271,17 +271,17 @@ def divide(sizes: Floats, relative: float, first: float, energy: float, most: in
     spectrum = SPECTRUM * max(energy, TINY) / (1 + energy)
     columns = total**2 / max(float(sizes @ sizes), TINY)  # as many columns of equal size would be as uneven
 
-    def mean_error(share: float) -> float:
-        noise = columns / (1 / max(first, TINY) ** 2 + share / max(relative, TINY) ** 2)
+    def mean_error(part: float) -> float:
+        noise = columns / (1 / max(first, TINY) ** 2 + part / max(relative, TINY) ** 2)
         return noise * energy / (noise + energy + TINY)
 
     best, kept, given = -mean_error(1.0), 0, 1.0
-    for share in MEAN_FRACTIONS:
-        left = np.maximum(spectrum - edges**2 / (1 - share) / (4 * spectrum), 0.0)
+    for part in MEAN_FRACTIONS:
+        left = np.maximum(spectrum - edges**2 / (1 - part) / (4 * spectrum), 0.0)
         gain = fraction * left.sum(axis=1)
         place = int(np.argmax(gain))
-        if gain[place] > 0 and gain[place] - mean_error(share) > best:
-            best, kept, given = gain[place] - mean_error(share), place + 1, share
+        if gain[place] > 0 and gain[place] - mean_error(part) > best:
+            best, kept, given = gain[place] - mean_error(part), place + 1, part
     return kept, given
 
 
@@ -296,8 +296,8 @@ def joined(first: Floats, first_noise: float, second: Floats, second_noise: floa
     variances = first_noise**2 + second_noise**2
     if variances == 0:
         return second, 0.0
-    share = first_noise**2 / variances
-    return share * second + (1 - share) * first, first_noise * second_noise / math.sqrt(variances)
+    fraction = first_noise**2 / variances
+    return fraction * second + (1 - fraction) * first, first_noise * second_noise / math.sqrt(variances)
 
 
 def shrunk_sums(sums: Floats, noise: float, *, non_negative: bool, caution: float = 0.0) -> Floats:

@@ -17,7 +17,7 @@ Decomposition = tuple[NDArray[np.float64], NDArray[np.float64], float, int]
 def by_arpack(X: Any, mean: NDArray[np.float64] | None, size: int, tol: float, seed: int) -> Decomposition | None:
     """Return squared singular values, right singular vectors as rows, the largest residual, and the number of products.
 
-    The strongest comes first. The residual is that of the worst vector, as a share of the smallest value; the products
+    The strongest comes first. The residual is that of the worst vector, as a fraction of the smallest value; the products
     are those that ARPACK asked for. None where ARPACK does not find that number of vectors: if there are not more rows and
     columns than vectors, or if the rows have a lower rank.
 

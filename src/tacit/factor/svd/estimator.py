@@ -134,7 +134,7 @@ class SVD(Components):
         Among holders: maximum number of exchanges. With "power", the number of steps.
     tol : float, default=1e-9
         Alone, the tolerance of ARPACK. Among holders: stop when the residuals :math:`\|S v - \theta v\|` of
-        :math:`S = X^\top X` are all below this share of the smallest wanted eigenvalue. It follows from totals alone, as
+        :math:`S = X^\top X` are all below this fraction of the smallest wanted eigenvalue. It follows from totals alone, as
         do the two other ends: nothing is left to ask, or the residuals, already small, stop shrinking because the totals are
         not more precise.
     random_state : int, default=0

@@ -95,7 +95,7 @@ def svd_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | No
     """One holder's view of the right singular vectors of all holders' rows, less `mean` if one is given.
 
     The outcome's public part has ``components`` (k x d, the strongest first, each with its largest entry positive),
-    ``n_iter`` (the number of exchanges; alone, of ARPACK's products), ``residual`` (of the worst component, as a share of
+    ``n_iter`` (the number of exchanges; alone, of ARPACK's products), ``residual`` (of the worst component, as a fraction of
     the smallest wanted eigenvalue) and, if they are not hidden, ``singular_values``; else ``relative_values``, in which
     the first is 1: hiding hides the scale, not the ratios.
     """

@@ -51,7 +51,7 @@ class Search:
     directions : ndarray of shape (d, b)
         The first to ask about, orthonormal; b, at least `wanted`, is the size of the block.
     tol : float
-        The search ends when no residual is above this share of the smallest wanted eigenvalue. It also ends when nothing
+        The search ends when no residual is above this fraction of the smallest wanted eigenvalue. It also ends when nothing
         new is left to ask about, or when the residuals, already small, stop shrinking: then the totals hold no more.
     """
 
@@ -109,7 +109,7 @@ class Search:
         directions = triangle.Q @ turn[:, new]
         # what rounding left in the basis is large beside a direction that is short
         directions -= self._basis @ (self._basis.T @ directions)
-        # mixed, every direction has its share of the longest, so that its norm can be estimated from what is known
+        # mixed, every direction has a part of the longest, so that its norm can be estimated from what is known
         return np.linalg.qr(directions).Q @ evenly_mixing(int(new.sum())), lengths[:, None] * coordinates
 
     def _judge(self, values: Matrix, gaps: Matrix) -> None:

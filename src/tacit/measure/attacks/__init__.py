@@ -10,7 +10,7 @@ from tacit.measure.attacks.attributes import AttributeInference, attribute_infer
 from tacit.measure.attacks.linkage import Linkage, record_linkage, unchanged_linkage
 from tacit.measure.attacks.members import Membership, membership
 from tacit.measure.attacks.reconstruction import known_sample_regression, noise_estimation, spectral_filtering
-from tacit.measure.attacks.result import AttackResult, Reconstruction, share_interval
+from tacit.measure.attacks.result import AttackResult, Reconstruction, fraction_interval
 
 __all__ = [
     "AttackResult",
@@ -19,11 +19,11 @@ __all__ = [
     "Membership",
     "Reconstruction",
     "attribute_inference",
+    "fraction_interval",
     "known_sample_regression",
     "membership",
     "noise_estimation",
     "record_linkage",
-    "share_interval",
     "spectral_filtering",
     "unchanged_linkage",
 ]

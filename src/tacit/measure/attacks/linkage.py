@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, kind_of, parameter
-from tacit.measure.attacks.result import AttackResult, share_interval
+from tacit.measure.attacks.result import AttackResult, fraction_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
 from tacit.measure.inputs import TablePair, table_pair
 from tacit.measure.neighbours import POINTS_AT_ONCE, LowerBounds, Numbers, Rows, query_blocks, squared_distances
@@ -163,7 +163,7 @@ def _linkage(attack: str, among: str, nearer: Rows, tied: Rows, n_points: int) -
             measure=f"fraction of rows found among {among}" if places_on_list > 1 else "fraction of rows found",
             recovered=float(chances.mean()),
             baseline=min(places_on_list / n_points, 1.0),
-            interval=share_interval(float(chances.sum()), len(nearer)),
+            interval=fraction_interval(float(chances.sum()), len(nearer)),
             n_targets=len(nearer),
         )
 

@@ -132,7 +132,7 @@ def normal_interval(value: float, error: float) -> tuple[float, float]:
     return value - _Z * error, value + _Z * error
 
 
-def share_interval(hits: float, count: int) -> tuple[float, float]:
+def fraction_interval(hits: float, count: int) -> tuple[float, float]:
     """Return the exact 95% interval of a fraction, by Clopper and Pearson (1934).
 
     If chance alone gives about one hit, as in record linkage, approximate intervals report too many leaks. Hits may be a
@@ -140,7 +140,7 @@ def share_interval(hits: float, count: int) -> tuple[float, float]:
 
     Examples
     --------
-    >>> low, high = share_interval(0, 10)
+    >>> low, high = fraction_interval(0, 10)
     >>> round(low, 4), round(high, 4)
     (0.0, 0.3085)
     """

@@ -188,8 +188,8 @@ def _guardian_like(folder: DataFolder) -> Corpus:
         return posts
     groups = np.unique(posts.labels)[::5][:4].tolist() + np.unique(posts.labels)[2::5][:4].tolist()
     draw = np.random.default_rng(0)
-    share = -(-GUARDIAN[0] // len(groups))
-    rows = np.concatenate([draw.permutation(np.flatnonzero(posts.labels == group))[:share] for group in groups])
+    per_group = -(-GUARDIAN[0] // len(groups))
+    rows = np.concatenate([draw.permutation(np.flatnonzero(posts.labels == group))[:per_group] for group in groups])
     return posts.those(np.sort(rows[: GUARDIAN[0]]))
 
 

@@ -45,13 +45,13 @@ def unit_rows(X: Any) -> Any:
     return normalize(X)
 
 
-def text_case(title: str, corpus: Corpus, rank: int, run: ItemRun, *, share: int = 1) -> Case:
-    """Return the TF-IDF of a corpus; a random 1/`share` of the terms is used."""
+def text_case(title: str, corpus: Corpus, rank: int, run: ItemRun, *, one_of: int = 1) -> Case:
+    """Return the TF-IDF of a corpus; one of `one_of` terms is used, at random."""
     from sklearn.feature_extraction.text import TfidfTransformer
 
     draw = np.random.default_rng(run.seed)
-    size = corpus.counts.shape[1] // share
-    columns = np.sort(draw.choice(corpus.counts.shape[1], size, replace=False)) if share > 1 else None
+    size = corpus.counts.shape[1] // one_of
+    columns = np.sort(draw.choice(corpus.counts.shape[1], size, replace=False)) if one_of > 1 else None
     kept = corpus.those(slice(0, None), columns)
     if run.quick:
         kept = kept.those(draw.permutation(kept.counts.shape[0])[:150], np.arange(min(200, size)))
@@ -78,8 +78,8 @@ def texts(run: ItemRun) -> dict[str, Callable[[], Case]]:
     return {
         "guardian": lambda: text_case("Guardian", run.data["guardian"], 8, run),
         "news-aggregator": lambda: headline_case(run.data["news-aggregator"], run),
-        "rcv1-4class": lambda: text_case("RCV1", run.data["rcv1-4class"], 4, run, share=10),
-        "tdt2": lambda: text_case("TDT2", run.data["tdt2"], 30, run, share=10),
+        "rcv1-4class": lambda: text_case("RCV1", run.data["rcv1-4class"], 4, run, one_of=10),
+        "tdt2": lambda: text_case("TDT2", run.data["tdt2"], 30, run, one_of=10),
     }
 
 

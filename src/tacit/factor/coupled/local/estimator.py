@@ -27,7 +27,7 @@ from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 from tacit.estimators.base import learned, public, released
 from tacit.estimators.saved import SavedModel
 from tacit.factor.coupled.cells import added, checked_cells
-from tacit.factor.coupled.local.kernels import LEAST_RATE, draw_counts, draw_counts_and_noise, share_counts
+from tacit.factor.coupled.local.kernels import LEAST_RATE, divide_counts, draw_counts, draw_counts_and_noise
 from tacit.factor.coupled.local.noise import CountList, NoisyCounts, checked_counts, checked_mask, listed_counts
 from tacit.privacy.guarantee import Guarantee
 from tacit.progress import tell
@@ -395,7 +395,7 @@ class LocalCountFactorization(SavedModel):
             elif site.scale is not None:
                 draw_counts(z, rates, math.exp(-1 / site.scale), generator, site.counts)
             divided = np.empty_like(terms)
-            share_counts(site.counts, terms, generator, divided)
+            divide_counts(site.counts, terms, generator, divided)
             size = len(site.own)
             exposure = added(site.rows, product, size)
             site.own = _gamma(generator, self.prior_shape + added(site.rows, divided, size), site.rate + exposure)

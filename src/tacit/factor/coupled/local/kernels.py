@@ -146,7 +146,7 @@ def draw_counts_and_noise(
 
 
 @compiled
-def share_counts(
+def divide_counts(
     counts: NDArray[np.int64],
     terms: NDArray[np.float64],
     generator: np.random.Generator,

@@ -295,7 +295,7 @@ def coupled_program(
         gained, best = best - cost[0], cost[1]
         curve.append(float(cost[0]))
         holder.dispersions = renewed
-        point = _ahead(base, moved, lead.share, rules) if settings.extrapolate and len(curve) > 1 else moved
+        point = _ahead(base, moved, lead.fraction, rules) if settings.extrapolate and len(curve) > 1 else moved
         ahead, base = point is not moved, moved
         if ahead:
             lead.worked()
@@ -346,15 +346,15 @@ def _prior_cost(names: Sequence[str], factors: Factors, settings: CoupledSetting
     return sum(prior_of(settings.prior, name).cost(factors[name]) for name in names)
 
 
-def _ahead(base: Factors, moved: Factors, share: float, rules: Mapping[str, Rule]) -> Factors:
+def _ahead(base: Factors, moved: Factors, fraction: float, rules: Mapping[str, Rule]) -> Factors:
     """Extrapolate the factors: by differences if they are solved, by quotients if they are multiplied."""
     ahead = {}
     for name, factor in moved.items():
         if rules[name].solve:
-            ahead[name] = np.maximum(factor + share * (factor - base[name]), 0)
+            ahead[name] = np.maximum(factor + fraction * (factor - base[name]), 0)
         else:
             with np.errstate(divide="ignore", invalid="ignore"):
                 change = factor / base[name]
             change = np.where(np.isfinite(change), np.clip(change, LEAST_CHANGE, MOST_CHANGE), 1.0)
-            ahead[name] = factor * change**share
+            ahead[name] = factor * change**fraction
     return ahead

@@ -143,8 +143,8 @@ def cells_program(
         popular = np.sort(np.argsort(-counts[lead], kind="stable")[:size])
         # n_u, the number of an entity's cells at popular rows, estimated from the noisy counts
         fraction = float(np.clip(counts[lead][popular].sum() / counts[lead].sum(), LEAST_FRACTION, 1.0))
-        at_lead, share = _with_lead(settings, counts, entity)
-        at_popular = np.maximum(counts[entity][at_lead], 1.0) * fraction * share
+        at_lead, lead_fraction = _with_lead(settings, counts, entity)
+        at_popular = np.maximum(counts[entity][at_lead], 1.0) * fraction * lead_fraction
         radius = math.sqrt(max(float(np.median(at_popular)), 1.0) * VALUE_VARIANCE)
         second = yield Sum(
             second=pack(
@@ -192,8 +192,8 @@ def _with_lead(
     if settings.lead is None or sites.fractions.get(settings.lead, 1.0) == 1:
         return every, 1.0
     chosen = every if sites.lead_entities is None else np.concatenate([every[one] for one in sites.lead_entities])
-    share = float(counts[settings.lead].sum()) / max(float(counts[entity][chosen].sum()), 1.0)
-    return chosen, float(np.clip(share, LEAST_FRACTION, 1.0))
+    lead_fraction = float(counts[settings.lead].sum()) / max(float(counts[entity][chosen].sum()), 1.0)
+    return chosen, float(np.clip(lead_fraction, LEAST_FRACTION, 1.0))
 
 
 def _sum_of(cells: UnitCells, name: str, terms: Floats, longest: float, step: Step) -> Sum:
