@@ -49,9 +49,11 @@ def relu(width, hidden, classes):
 def test_results_do_not_depend_on_the_batch(build, width, classes, dtype, block):
     chain = chain_of(build(), dtype, block)
     rows, labels = examples(BLOCK + 37, width, classes)
-    whole = copy.deepcopy(chain.passed(rows, labels, classification_loss))  # the next call uses its memory again
+    whole = copy.deepcopy(
+        chain.forward_backward(rows, labels, classification_loss)
+    )  # the next call uses its memory again
     for selection in (torch.arange(1, len(rows)), torch.tensor([BLOCK + 20]), torch.randperm(len(rows))):
-        part = chain.passed(rows[selection], labels[selection], classification_loss)
+        part = chain.forward_backward(rows[selection], labels[selection], classification_loss)
         assert _equal(part, whole, selection)
 
 
@@ -76,7 +78,7 @@ def test_losses_slopes_and_norms_are_those_of_autograd(block):
     scores = network(rows.double())
     losses = classification_loss(scores, labels)
     (slopes,) = torch.autograd.grad(losses.sum(), scores, retain_graph=True)
-    passed = chain.passed(rows, labels, classification_loss)
+    passed = chain.forward_backward(rows, labels, classification_loss)
     assert torch.allclose(passed.losses, losses.detach(), rtol=1e-12)
     assert torch.allclose(passed.slopes["2."], slopes, rtol=1e-10, atol=1e-14)
     assert torch.equal(passed.inputs["0."], rows.double())
@@ -90,14 +92,14 @@ def test_examples_are_found_by_their_places():
     chain = chain_of(relu(7, 9, 4))
     rows, labels = examples(BLOCK + 5, 7, 4)
     places = torch.tensor([BLOCK + 1, 0, 3])
-    chosen = copy.deepcopy(chain.passed(rows[places], labels[places], classification_loss))
-    assert _equal(chain.passed(rows, labels, classification_loss, places), chosen, torch.arange(3))
+    chosen = copy.deepcopy(chain.forward_backward(rows[places], labels[places], classification_loss))
+    assert _equal(chain.forward_backward(rows, labels, classification_loss, places), chosen, torch.arange(3))
 
 
 def test_losses_and_norms_of_a_float32_pass_are_in_float64():
     chain = chain_of(relu(7, 9, 4))
     assert chain.dtype == torch.float32
-    passed = chain.passed(*examples(3, 7, 4), classification_loss)
+    passed = chain.forward_backward(*examples(3, 7, 4), classification_loss)
     for numbers in (passed.losses, passed.largest, *passed.squares.values()):
         assert numbers.dtype == torch.float64
 

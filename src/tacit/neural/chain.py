@@ -127,7 +127,7 @@ class Chain:
                 if layer.bias is not None:
                     bias[: layer.out_features] = layer.bias
 
-    def passed(
+    def forward_backward(
         self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss, some: torch.Tensor | None = None
     ) -> ForwardBackward:
         """Run the rows, or those at the places `some`, forward and backward, with the weights of the last `copy_weights`.
@@ -199,14 +199,14 @@ class Chain:
         def loss(scores: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
             return (scores - given).square().sum(dim=1)
 
-        whole = copy.deepcopy(self.passed(rows, targets, loss))  # the next call uses its memory again
+        whole = copy.deepcopy(self.forward_backward(rows, targets, loss))  # the next call uses its memory again
         selections = [
             torch.arange(1, self.block),
             torch.arange(1),
             torch.randperm(self.block, generator=draw),
             torch.arange(0, self.block, 3),
         ]
-        return all(_equal(self.passed(rows, targets, loss, some), whole, some) for some in selections)
+        return all(_equal(self.forward_backward(rows, targets, loss, some), whole, some) for some in selections)
 
     def _block(
         self,

@@ -349,21 +349,21 @@ class Learner:
     ) -> torch.Tensor:
         """Add the clipped gradients: bucket by bucket for the examples at the places `some`, otherwise in float64."""
         assert self.chain is not None
-        passed = self.chain.passed(rows, targets, self.loss, some)
-        squares = {group: _added(passed.squares[name] for name in names) for group, names in self.groups.items()}
+        results = self.chain.forward_backward(rows, targets, self.loss, some)
+        squares = {group: _added(results.squares[name] for name in names) for group, names in self.groups.items()}
         factors = _clip_factors(squares, clip)
         dropped = ~_all_finite(squares)
         if bool(dropped.any()):  # zero times infinity would not be zero
-            for numbers in (*passed.slopes.values(), *passed.inputs.values()):
+            for numbers in (*results.slopes.values(), *results.inputs.values()):
                 numbers.masked_fill_(dropped[:, None], 0.0)
-        large = torch.nonzero((passed.largest > LARGEST**2) & ~dropped)[:, 0]
+        large = torch.nonzero((results.largest > LARGEST**2) & ~dropped)[:, 0]
         exact = slice(None) if buckets is None else large  # the examples that are added up in float64
         counts = [] if buckets is None else torch.unique_consecutive(buckets, return_counts=True)[1].tolist()
         for group, names in self.groups.items():
             factor = factors[group].masked_fill(dropped, 0.0)[:, None]
             start = 0
             for layer in {_split(name)[0]: None for name in names}:  # a layer's weights and bias are clipped together
-                a, g = passed.inputs[layer], passed.slopes[layer]
+                a, g = results.inputs[layer], results.slopes[layer]
                 apart = g[exact].double() * factor[exact] if buckets is None or len(large) else None
                 if buckets is not None:
                     g.mul_(factor.float())
@@ -383,7 +383,7 @@ class Learner:
                         else:
                             product = self.chain.memory(f"product {layer}", tuple(shape), torch.float32)
                             add_outer_products(place, g, a, counts, product)
-        return passed.losses.masked_fill(dropped, torch.nan)
+        return results.losses.masked_fill(dropped, torch.nan)
 
 
 def _clip_factors(squares: dict[str, torch.Tensor], clip: float) -> dict[str, torch.Tensor]:

@@ -168,12 +168,12 @@ def cells_program(
         # on average, and its outer product was divided by max(|v|^2, R^2), about max(n s^2, R^2). `loadings` takes
         # c d CO_RATING / n_users for the sum of these quotients over entities.
         squared_norms = np.maximum(at_popular * VALUE_VARIANCE, radius**2)
-        both = float((at_popular**2 / squared_norms).sum()) / float(at_popular.sum()) ** 2
+        co_occurrence = float((at_popular**2 / squared_norms).sum()) / float(at_popular.sum()) ** 2
         factors, _ = loadings(
             unpack(second.second, size),
             second.noise["second"],
             counts[lead][popular],
-            CO_RATING / both,
+            CO_RATING / co_occurrence,
             settings.rank,
         )
         fixed = _with_factors(fixed, lead, popular, factors)
