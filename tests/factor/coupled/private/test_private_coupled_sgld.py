@@ -1,6 +1,7 @@
 """Private coupled factorisation by noisy gradients: against its formula, against an exact solution, and the size of its noise."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tacit.factor.coupled.private.dp_sgld import (
     OWN_NOISE,
     RIDGE,
     SgldSettings,
-    precisions,
+    penalties,
     public_start,
     sgld_program,
 )
@@ -142,11 +143,24 @@ def test_more_budget_gives_a_better_model():
 
 def test_the_hyper_prior_estimates_precisions_from_the_factors():
     factor = np.column_stack([np.full(50, 2.0), np.full(50, 0.1)])
-    assert precisions(factor, None) == RIDGE
-    found = precisions(factor, (1.0, 0.01))
-    assert np.allclose(found, [(1 + 25) / (0.01 + 100), (1 + 25) / (0.01 + 0.25)])
+    settings = SgldSettings(10, 0.5, 1.0, 0.05, 0.33, ("film",), True, 0)
+    assert penalties(factor, settings) == RIDGE
+    given = penalties(factor, replace(settings, hyper=(1.0, 0.01), value_variance=0.5))
+    assert np.allclose(given, [0.5 * (1 + 25) / (0.01 + 100), 0.5 * (1 + 25) / (0.01 + 0.25)])
     for wrong in ((1.0,), (0.0, 1.0), (1.0, -1.0)):
         with pytest.raises(InvalidInputError, match="hyper_prior"):
             PrivateCoupledFactorization(2, method="sgld", hyper_prior=wrong, value_range=(-1, 1)).fit(
                 [Relation(np.ones((4, 3)), "ir,jr->ij", ("user", "film"), divergence="euclid")]
             )
+
+
+def test_the_hyper_prior_does_not_outweigh_precise_cells():
+    """With the weight of its precisions alone it let all factors of precise cells shrink to zero, without any noise."""
+    draw = np.random.default_rng(0)
+    mean = draw.normal(size=(60, 2)) @ draw.normal(size=(2, 30)) / 6
+    values = mean + 0.02 * draw.standard_normal(mean.shape)
+    relation = Relation(values, "ir,jr->ij", BOTH, divergence="euclid")
+    settings = {"epsilon": math.inf, "value_range": (-2, 2), "method": "sgld", "rounds": 300, "sampling_rate": 1.0}
+    model = PrivateCoupledFactorization(2, **settings, hyper_prior=(1, 0.01), value_variance=1e-4)
+    model.fit([relation])
+    assert np.std(model.predict("user-film") - mean) < 0.2 * np.std(mean)

@@ -48,6 +48,7 @@ from tacit.factor.coupled.predict import cell_letter
 from tacit.factor.coupled.private.problem import Kind, Problem
 from tacit.factor.coupled.private.unit_cells import Pairs, UnitCells
 from tacit.factor.coupled.relation import Relation
+from tacit.factor.noisy_moments.constants import VALUE_VARIANCE
 from tacit.factor.small_solves import ridge_rows
 
 LEAST_MEAN = 1e-2
@@ -204,6 +205,9 @@ class SgldSettings:
     hyper : tuple of float, optional
         a_0 and b_0 of the Gamma prior of the precisions :math:`\lambda_{dk}` of the factors' components; without it all are
         RIDGE.
+    value_variance : float
+        Public guess of the variance of a cell's value around its mean, which turns precisions into penalties; for
+        Kullback-Leibler the dispersion.
     repeats : float
         How many times its bound at one site a unit can move a sum over all sites (`Problem.repeats`).
     """
@@ -217,6 +221,7 @@ class SgldSettings:
     by_cell: bool
     random_state: int
     hyper: tuple[float, float] | None = None
+    value_variance: float = VALUE_VARIANCE
     repeats: float = 1.0
 
 
@@ -246,7 +251,7 @@ def sgld_program(
             # eq. 4.18, with the noise xi of eq. 4.20 in the total, and the gradient of the Normal prior
             gradient = total[f"factor:{name}"] / settings.rate if name in settings.noised else 0.0
             gradient = gradient + sum(_gradient(cells, name, factors) for cells in public)
-            gradient = gradient - precisions(factors[name], settings.hyper) * factors[name]
+            gradient = gradient - penalties(factors[name], settings) * factors[name]
             scales[name] = MEMORY * scales[name] + (1 - MEMORY) * float(np.mean(gradient**2))
             size = np.sqrt(scales[name] / (1 - MEMORY ** (step + 1))) + 1e-12  # s_t; 1e-12 for a gradient of zero
             # eq. 4.20, with eta_t = eta_0 / (t^gamma s_t)
@@ -258,18 +263,21 @@ def sgld_program(
     return Outcome({f"rows:{name}": averages[name] for name in moving})
 
 
-def precisions(factor: Floats, hyper: tuple[float, float] | None) -> Floats | float:
-    r"""Return the precision of the normal prior of every component: the posterior mean under a Gamma prior (a_0, b_0).
+def penalties(factor: Floats, settings: SgldSettings) -> Floats | float:
+    r"""Return the weight of the normal prior of every component: its posterior mean precision under a Gamma prior (a_0, b_0).
 
     With n rows, :math:`\lambda_k = (a_0 + n/2) / (b_0 + \sum_i \theta_{ik}^2/2)`: the mean of the Gamma distribution
     that follows from the prior of Ermis 2020, section 4.2.1 (p. 59), and n Normal entries; the thesis prints the prior
-    only. The factor is computed from noisy totals, so that this is post-processing.
+    only. The gradient of the cells here is that of the divergence, which is the log-likelihood times the dispersion of a
+    cell; so the prior's is multiplied by it too. Without that, the prior outweighs cells of a small dispersion, its
+    precisions grow as the factors shrink, and the factors vanish. The factor is computed from noisy totals, so that this
+    is post-processing.
     """
-    if hyper is None:
+    if settings.hyper is None:
         return RIDGE
-    shape, rate = hyper
+    shape, rate = settings.hyper
     means: Floats = (shape + len(factor) / 2) / (rate + (factor**2).sum(axis=0) / 2)
-    return means
+    return settings.value_variance * means
 
 
 def solve_own(

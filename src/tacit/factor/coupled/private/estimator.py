@@ -26,6 +26,7 @@ from tacit.factor.coupled.private.fitted import PrivateFactors, range_of
 from tacit.factor.coupled.private.problem import Problem, check_coupled, problems_of, public_features
 from tacit.factor.coupled.private.unit_cells import UnitCells
 from tacit.factor.coupled.private.user_moments import moments_program
+from tacit.factor.noisy_moments.constants import VALUE_VARIANCE
 from tacit.privacy.calibration import gaussian_noise_multiplier
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.published import ermis_advanced_noise_multiplier, ermis_zcdp_noise_multiplier
@@ -135,6 +136,7 @@ def gradient_run(
         by_cell,
         model.random_state,
         None if model.hyper_prior is None else (float(model.hyper_prior[0]), float(model.hyper_prior[1])),
+        model.value_variance,
         1.0 if by_cell else first.repeats(noised),
     )
     planned = Step(count=rounds, sampling_rate=model.sampling_rate)
@@ -194,7 +196,11 @@ class PrivateCoupledFactorization(PrivateFactors):
     hyper_prior : tuple of float, optional
         For "sgld" and "published": a_0 and b_0 of a Gamma prior of the precisions of the factors' components, which are
         then estimated from the noisy factors, at no cost. The thesis uses (1, 0.01), the best of its Table 7.4. If not
-        given, all precisions are 0.2.
+        given, the prior has a fixed weight.
+    value_variance : float, default=0.18
+        For `hyper_prior`: a public guess of the variance of a cell around its mean, on the scale from -1 to 1 that `value_range`
+        is mapped to; for Kullback-Leibler its dispersion. The default is that of ratings. If it is much too large, the
+        factors become zero.
     composition : {"zcdp", "advanced"}, default="zcdp"
         The formula of "published".
     adjacency : {"add-remove", "replace-one"}, default="add-remove"
@@ -266,6 +272,7 @@ class PrivateCoupledFactorization(PrivateFactors):
     step_size: float = public(default=0.05)
     step_decay: float = public(default=0.33)
     hyper_prior: tuple[float, float] | None = public(default=None)
+    value_variance: float = public(default=VALUE_VARIANCE)
     composition: str = public(default="zcdp")
     random_state: int = public(default=0)
 
@@ -445,7 +452,7 @@ class PrivateCoupledFactorization(PrivateFactors):
         if self.rounds is not None:
             check_count(self.rounds, "rounds")
         check_count(self.max_columns, "max_columns")
-        for name in ("clip", "step_size", "step_decay"):
+        for name in ("clip", "step_size", "step_decay", "value_variance"):
             check_positive(getattr(self, name), name)
         check_rate(self.sampling_rate)
         if self.hyper_prior is not None:
