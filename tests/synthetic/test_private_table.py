@@ -23,7 +23,8 @@ from tacit.data import (
 )
 from tacit.errors import BudgetError, InvalidInputError
 from tacit.synthetic import PrivateTable
-from tacit.synthetic.pairs import pair_weights, pairs_of, table_program, to_simplex
+from tacit.synthetic.measured_tables import column_weights, pair_weights, pairs_of
+from tacit.synthetic.pairs import table_program, to_simplex
 from tacit.testing import check_neighbours
 
 ROWS = 4000
@@ -351,14 +352,47 @@ def test_a_replaced_row_uses_the_bound_up_and_no_more():
     np.testing.assert_allclose(moved, 1, atol=1e-3)
 
 
-@pytest.mark.parametrize("label", [-1, 2])
-def test_the_tables_of_a_label_get_their_part_of_the_budget(label):
-    weights = pair_weights(12, label)
-    named = np.array([label in pair for pair in pairs_of(12)])
-    if label < 0:
-        np.testing.assert_array_equal(weights, 1.0)
+@pytest.mark.parametrize("hubs", [(), (2,)])
+def test_the_tables_of_a_label_get_their_part_of_the_budget(hubs):
+    weights = pair_weights(np.ones(12), 0.001, hubs)
+    named = np.array([2 in pair for pair in pairs_of(12)])
+    if not hubs:
+        np.testing.assert_allclose(weights, 1.0)
     else:
         assert np.sum(weights[named] ** 2) / np.sum(weights**2) == pytest.approx(0.3)
+
+
+def test_pairs_of_columns_that_hardly_vary_are_left_out_if_there_is_noise_and_no_constraint_needs_them():
+    mixed = np.array([1.0, 0.9, 0.001, 0.002])
+    pairs = list(pairs_of(4))
+    alone = np.array([pair == (0, 1) for pair in pairs])
+    noisy = pair_weights(mixed, 0.02)
+    np.testing.assert_array_equal(noisy > 0, alone)
+    np.testing.assert_array_equal(
+        pair_weights(mixed, 0.02, needed=[(2, 3)]) > 0, alone | np.array([pair == (2, 3) for pair in pairs])
+    )
+    np.testing.assert_allclose(pair_weights(mixed, 1e-9), 1.0, atol=1e-3)
+    np.testing.assert_array_equal(pair_weights(mixed, 0.0), 1.0)
+    own = column_weights([(0, 1)], np.ones(1), [4, 4, 2, 2])
+    assert own[2] == own[3] > own[0] > 0
+    assert np.sum(own**2) == pytest.approx(0.1)
+
+
+@pytest.mark.slow
+def test_a_label_is_predicted_from_a_column_among_many_that_hardly_vary():
+    """Their 780 tables would take the budget of the one that tells something."""
+    generator = np.random.default_rng(0)
+    label = generator.integers(0, 2, size=2000)
+    near = np.where(generator.random(2000) < 0.85, label, 1 - label)
+    rare = generator.random((2000, 38)) < 0.002
+    columns = {"label": label, "near": near, **{f"rare{place}": part.astype(int) for place, part in enumerate(rare.T)}}
+    model = PrivateTable(epsilon=0.5, delta=1e-6, schema=CategoryColumn((0, 1)), insecure_seed=0).fit(
+        pl.DataFrame(columns)
+    )
+    assert (model.tables_ > 0).sum() < 200  # of 6,240 cells of pair tables
+    drawn = model.sample(2000, random_state=0)
+    assert (drawn["label"] == drawn["near"]).mean() > 0.8
+    assert np.mean([drawn[name].mean() for name in drawn.columns[2:]]) < 0.02
 
 
 def test_holders_together_have_the_sums_of_one():

@@ -25,16 +25,18 @@ def tables_of_classes(tables: NDArray[np.float64], sizes: NDArray[np.intp]) -> N
     Parameters
     ----------
     tables : ndarray of shape (n_bins, n_bins)
-        Joint probabilities of all pairs of bins; blocks on the diagonal are not used.
+        Joint probabilities of all pairs of bins; blocks on the diagonal and blocks of zeros are not used.
     sizes : ndarray of shape (n_columns,)
         Number of bins of each column.
     """
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    apart = (owner[:, None] != owner[None, :]).astype(np.float32)
+    mass = np.add.reduceat(np.add.reduceat(tables, first, axis=0), first, axis=1)
+    measured = (mass > 0) & ~np.eye(len(sizes), dtype=bool)
+    apart = measured[owner][:, owner].astype(np.float32)
     wanted = (tables * apart).astype(np.float32)
-    n_pairs = len(sizes) * (len(sizes) - 1) / 2
-    margins = wanted.sum(axis=1) / max(len(sizes) - 1, 1)
+    n_pairs = max(measured.sum() / 2, 1)
+    margins = wanted.sum(axis=1) / np.maximum(measured.sum(axis=1), 1)[owner]
     start = insecure_generator(0).standard_normal((CLASSES, len(owner)))  # a fixed start: nothing private depends on it
     logits = (0.5 * start + np.log(margins + 1e-4)).astype(np.float32)
     weights = np.zeros(CLASSES, dtype=np.float32)

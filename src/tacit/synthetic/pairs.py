@@ -1,15 +1,17 @@
-r"""Pair tables: one noisy sum of the tables of all pairs of columns, and what is left of each when its noise is taken off.
+r"""Pair tables: one noisy sum of the tables of pairs of columns, and what is left of each when its noise is taken off.
 
 A row is 1 in one cell of every pair table, so that all tables of D columns together move by :math:`\sqrt{D (D - 1) / 2}` in L2
-when a row is added. A table's distance from the product of its margins is a matrix of low rank (few ways in which two columns go
-together) plus noise of a known size; its singular values are shrunk by the optimal rule for that noise.
+when a row is added. Tables of columns that hardly vary cost as much as others and tell less, so that they have less weight or
+are left out (`tacit.synthetic.measured_tables`). A table's distance from the product of its margins is a matrix of low rank (few
+ways in which two columns go together) plus noise of a known size; its singular values are shrunk by the optimal rule for that
+noise. The margins are known better from all tables together, so that only what is orthogonal to them is taken from a table.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +20,24 @@ from tacit.channel import Bound, Outcome, Program, Split, Sum
 from tacit.data.schema import ColumnSpec
 from tacit.synthetic.bins import cells_within_bins, merge_cells
 from tacit.synthetic.classes import tables_of_classes
-from tacit.synthetic.pairwise import pair_counts, triple_counts
-from tacit.synthetic.shrinkage import shrunk, shrunk_matrix
-from tacit.synthetic.triples import Triples, blocks_of, coarse_bins, in_blocks, no_triples
+from tacit.synthetic.measured_tables import (
+    MIXED_HUB,
+    MeasuredTables,
+    column_weights,
+    mixture,
+    noise_by_column,
+    pair_weights,
+    pairs_of,
+)
+from tacit.synthetic.pairwise import triple_counts
+from tacit.synthetic.shrinkage import centred, shrunk, shrunk_matrix
+from tacit.synthetic.triples import Triples, blocks_of, coarse_bins, hubs_of, in_blocks, no_triples
 
 CELLS, PAIRS = 0.25, 0.75
 """How the sums divide the budget; triples take their part from the pairs. Chosen on the test rows of Adult, between 0.08 and 0.4
 for the cells."""
 FAR, FULL = 2.0, 6.0
 """In standard deviations of the noise: how far an estimate may be from the measured cell, and what is clearly not empty."""
-LABEL_FRACTION = 0.3
-"""Fraction of the second sum's budget that the tables of a named label get, at least; not tuned."""
 Matrix = NDArray[np.float64]
 
 
@@ -42,32 +51,17 @@ def table_split(n_columns: int, triples: Triples) -> Split:
     return Split(cells=CELLS, pairs=PAIRS * (1 - third), triples=PAIRS * third)
 
 
-def pair_weights(n_columns: int, label: int) -> Matrix:
-    """Return the weight of each pair's table, in the order of `pairs_of`: the tables of a label (-1 for none) weigh more."""
-    pairs = list(pairs_of(n_columns))
-    weights = np.ones(len(pairs))
-    named = np.array([label in pair for pair in pairs])
-    if 0 < named.sum() < LABEL_FRACTION * len(pairs):
-        # a weight's square is a fraction of the budget: named * w^2 = LABEL_FRACTION * (named * w^2 + others)
-        weights[named] = math.sqrt(LABEL_FRACTION / (1 - LABEL_FRACTION) * (~named).sum() / named.sum())
-    return weights
-
-
-def pairs_of(n_columns: int) -> Iterator[tuple[int, int]]:
-    """Return all pairs of columns, in the order in which their tables are measured."""
-    return itertools.combinations(range(n_columns), 2)
-
-
 def table_program(
     cells: NDArray[np.intp],
     specs: Sequence[ColumnSpec],
     *,
     label: int = -1,
     whole: Collection[int] = (),
+    needed: Collection[tuple[int, int]] = (),
     rows_per_unit: int = 1,
     units: int,
 ) -> Program:
-    """One holder's view: ask for histograms of the cells, choose bins by them, ask for the tables of all pairs of bins.
+    """One holder's view: ask for histograms of the cells, choose bins and pairs by them, ask for the tables of these pairs.
 
     Parameters
     ----------
@@ -77,6 +71,8 @@ def table_program(
         The column whose tables get more of the budget; -1 for none.
     whole : collection of int
         Columns of categories that are not merged, because a constraint is about them.
+    needed : collection of pairs of int
+        Pairs of columns that a constraint is about, the lower place first: their tables are measured in any case.
     rows_per_unit : int
         The most rows that one unit has in `cells`.
     units : int
@@ -104,18 +100,19 @@ def table_program(
         one = to_simplex(np.bincount(bins[0], parts[0]) / count)
         public = _public(count, bins, parts, specs, noise, one, np.zeros((len(one), len(one))))
         return Outcome(public=public | no_triples(len(one)))
-    weights = pair_weights(width, label)
-    bound = Bound(*(rows_per_unit * math.sqrt(factor * np.sum(weights**2)) for factor in (1, 2)))
+    third_weight = max(split.total - CELLS - split["pairs"].weight, 1e-300)
     # the channel sizes noise by bound / sqrt(weight of the step): known in advance from the first sum, which had the same plan
-    triples_ahead = noise * math.sqrt(
-        triples.count / width * CELLS / max(split.total - CELLS - split["pairs"].weight, 1e-300)
-    )
-    if triples.count and not triples.pay(count, specs, triples_ahead):
-        triples = Triples()  # their part of the budget measures the pairs once more
+    triples = triples.paying(parts, noise * math.sqrt(CELLS / width / third_weight))
     weight_of_pairs = split["pairs"].weight if triples.count else split.total - CELLS
-    noise_ahead = noise * bound.norm / (rows_per_unit * math.sqrt(width)) * math.sqrt(CELLS / weight_of_pairs)
+    alone = noise * math.sqrt(CELLS / weight_of_pairs / width)
+    mixed = np.array([mixture(part, count, noise) for part in parts])
+    hubs = [label] if label >= 0 else [hub for hub in hubs_of(specs) if mixed[hub] >= MIXED_HUB]
+    weights = pair_weights(mixed, alone / count, hubs, needed)
+    blocks = [pair for pair, weight in zip(pairs_of(width), weights, strict=True) if weight > 0]
+    weights = weights[weights > 0]
+    ahead = noise_by_column(blocks, weights, width, alone)
     bins = [
-        np.arange(spec.n_cells) if place in whole else merge_cells(parts[place], spec, noise_ahead)
+        np.arange(spec.n_cells) if place in whole else merge_cells(parts[place], spec, ahead[place])
         for place, spec in enumerate(specs)
     ]
     sizes = [int(column_bins.max()) + 1 for column_bins in bins]
@@ -125,15 +122,9 @@ def table_program(
     ]
     edges = np.concatenate([[0], np.cumsum(sizes)])
     codes = np.column_stack([column_bins[cells[:, place]] for place, column_bins in enumerate(bins)]) + edges[:-1]
-    counted = pair_counts(codes, int(edges[-1]))
-    blocks = list(pairs_of(width))
-    own_pairs = np.concatenate(
-        [
-            weight * counted[edges[i] : edges[i + 1], edges[j] : edges[j + 1]].ravel()
-            for (i, j), weight in zip(blocks, weights, strict=True)
-        ]
-    )
-    measured = yield Sum(pairs=own_pairs, bound=bound, step=split["pairs"], units=units)
+    layout = MeasuredTables(blocks, weights, column_weights(blocks, weights, sizes), sizes)
+    own_tables, bound = layout.of_rows(codes, edges), layout.bound(rows_per_unit)
+    measured = yield Sum(pairs=own_tables, bound=bound, step=split["pairs"], units=units)
     flat, pair_noise = measured.pairs, measured.noise["pairs"]
     third = no_triples(sum(sizes))
     if triples.count:
@@ -153,17 +144,15 @@ def table_program(
             "triples_noise": measured.noise["triples"] / count,
         }
     elif "triples" in split:
-        measured = yield Sum(pairs=own_pairs, bound=bound, step=split["triples"], units=units)
+        measured = yield Sum(pairs=own_tables, bound=bound, step=split["triples"], units=units)
         more = split["triples"].weight / weight_of_pairs  # the variance of a sum's noise is inversely as its weight
         flat, pair_noise = (1 - more) * flat + more * measured.pairs, pair_noise * math.sqrt(1 - more)
-    tables, spread = {}, {}
-    for pair, weight in zip(blocks, weights, strict=True):
-        shape = sizes[pair[0]], sizes[pair[1]]
-        tables[pair], flat = (flat[: math.prod(shape)] / weight).reshape(shape), flat[math.prod(shape) :]
-        spread[pair] = pair_noise / weight
     merged = [
         np.bincount(column_bins, minlength=size) * noise**2 for column_bins, size in zip(bins, sizes, strict=True)
     ]
+    own, tables, spread = layout.read(flat, pair_noise)
+    for place, (again, variance) in own.items():
+        rough[place], merged[place] = pooled(rough[place], merged[place], again, variance)
     margins = [pooled_margin(place, rough[place], merged[place], tables, spread) for place in range(width)]
     joint = joint_tables(tables, spread, margins)
     return Outcome(public=_public(count, bins, parts, specs, noise, np.concatenate(margins), joint) | third)
@@ -189,6 +178,14 @@ def _public(
         "margins": margins,
         "tables": joint,
     }
+
+
+def pooled(one: Matrix, variance: Matrix, other: Matrix, variance_of_other: float) -> tuple[Matrix, Matrix]:
+    """Return the mean of two measurements, weighted by their precision, and its variance."""
+    if variance_of_other <= 0:
+        return other, np.zeros_like(variance)
+    share = variance / (variance + variance_of_other)
+    return one + share * (other - one), share * variance_of_other
 
 
 def pooled_margin(
@@ -223,28 +220,32 @@ def pooled_margin(
 def joint_tables(
     tables: dict[tuple[int, int], Matrix], spread: dict[tuple[int, int], float], margins: Sequence[Matrix]
 ) -> Matrix:
-    """Return the joint probabilities of all pairs of bins, with as little noise as can be had.
+    """Return the joint probabilities of all measured pairs of bins, with as little noise as can be had; 0 for other pairs.
 
-    Three estimates are averaged. The first two take the noise off the residuals :math:`T / n - p q^T`: of each table by itself
-    (few ways in which two columns go together), and of all tables as one matrix (few ways in which all columns do). Latent
+    Three estimates are averaged. The first two take the noise off the centred residuals :math:`T / n - p q^T`: of each table by
+    itself (few ways in which two columns go together), and of all tables as one matrix (few ways in which all columns do). Latent
     classes fitted to their mean give the third. Their errors differ, so that the mean is better than each of them: on the test
-    rows of Adult at epsilon 1, a mean total variation of 0.037, 0.038 and 0.034 alone and of 0.031 together.
+    rows of Adult at epsilon 1, a mean total variation of 0.037, 0.038 and 0.034 alone and of 0.031 together (residuals were not
+    centred then).
     """
     sizes = np.array([len(margin) for margin in margins])
     edges = np.concatenate([[0], np.cumsum(sizes)])
     residual, noise = np.zeros((int(edges[-1]), int(edges[-1]))), np.zeros((int(edges[-1]), int(edges[-1])))
+    # every table has all rows; those with less noise tell better how many
+    precision = np.array([1 / max(spread[pair] ** 2 * table.size, 1e-300) for pair, table in tables.items()])
+    count = max(float(precision @ [table.sum() for table in tables.values()] / precision.sum()), 1.0)
     for (i, j), table in tables.items():
-        count = max(float(table.sum()), 1.0)
         part = np.s_[edges[i] : edges[i + 1], edges[j] : edges[j + 1]]
-        residual[part], noise[part] = table / count - np.outer(margins[i], margins[j]), spread[i, j] / count
+        # the margins are known better from all tables: only what is orthogonal to them is of interest, in signal and noise
+        residual[part], noise[part] = centred(table / count - np.outer(margins[i], margins[j])), spread[i, j] / count
     residual, noise = residual + residual.T, noise + noise.T
-    common = shrunk_matrix(residual, noise, edges)
+    common = shrunk_matrix(residual, noise, n_centred=len(sizes))
     joint = np.zeros_like(residual)
     for i, j in tables:
         part = np.s_[edges[i] : edges[i + 1], edges[j] : edges[j + 1]]
         base, sigma = np.outer(margins[i], margins[j]), float(noise[part].flat[0])
-        alone = fit_margins(base + shrunk(residual[part], sigma), margins[i], margins[j])
-        shared = common[part] + shrunk(residual[part] - common[part], sigma)
+        alone = fit_margins(base + shrunk(residual[part], sigma, is_centred=True), margins[i], margins[j])
+        shared = common[part] + shrunk(residual[part] - common[part], sigma, is_centred=True)
         joint[part] = (alone + fit_margins(base + shared, margins[i], margins[j])) / 2
     joint = joint + joint.T
     if not noise.any():
@@ -252,7 +253,7 @@ def joint_tables(
     joint = (joint + tables_of_classes(joint, sizes)) / 2
     for (i, j), table in tables.items():
         part, mirror = (np.s_[edges[a] : edges[a + 1], edges[b] : edges[b + 1]] for a, b in ((i, j), (j, i)))
-        measured, sigma = table / max(float(table.sum()), 1.0), float(noise[part].flat[0])
+        measured, sigma = table / count, float(noise[part].flat[0])
         # a cell that should be full if the columns were independent, and was measured as empty, is one that does not occur
         empty = (np.outer(margins[i], margins[j]) > FULL * sigma) & (measured < FAR * sigma)
         most = np.maximum(np.where(empty, measured, measured + FAR * sigma), 0.0)

@@ -28,12 +28,12 @@ from tacit.validation import check_count, check_seed
 class PrivateTable(PrivateFit):
     r"""Synthetic rows that keep how columns go together in pairs, with differential privacy for every row or every person.
 
-    Two noisy sums: histograms of every column, and, in bins that follow these, the tables of all pairs of columns. Where it
-    pays, a third one has coarse tables of two columns of numbers by the classes of the label, or of a column with two
-    categories (`tacit.synthetic.triples`). Their noise is taken off (`tacit.synthetic.pairs`), and rows are drawn from the
-    distribution of highest entropy that has these tables (`tacit.synthetic.pairwise`). Every column can then be predicted
-    from the others about as well as in the private table; nobody has to say in advance which one will be. No synthetic row
-    belongs to a real one.
+    Two noisy sums: histograms of every column, and, in bins that follow these, the tables of the pairs of columns that vary
+    enough to tell something (`tacit.synthetic.measured_tables`). Where it pays, a third one has coarse tables of two columns of
+    numbers by the classes of the label, or of a column with two categories (`tacit.synthetic.triples`). Their noise is taken off
+    (`tacit.synthetic.pairs`), and rows are drawn from the distribution of highest entropy that has these tables
+    (`tacit.synthetic.pairwise`). Every column can then be predicted from the others about as well as in the private table; nobody
+    has to say in advance which one will be. No synthetic row belongs to a real one.
 
     Parameters
     ----------
@@ -45,6 +45,7 @@ class PrivateTable(PrivateFit):
         places, "0", "1" and so on. Nothing of it is read off the data; state it without looking at them.
     label : str or int, optional
         A column with classes that matters more than others: its tables get more of the budget. It must be a `CategoryColumn`.
+        Without it, columns of two categories share what a label gets.
     unit_column : str or int, optional
         A column that says whose row it is; it is not released. The guarantee is then for a person with all their rows.
     max_rows_per_unit : int, default=1
@@ -66,7 +67,7 @@ class PrivateTable(PrivateFit):
     margins_ : ndarray of shape (n_bins,)
         Probabilities of the bins of all columns, side by side.
     tables_ : ndarray of shape (n_bins, n_bins)
-        Joint probabilities of bins of two different columns.
+        Joint probabilities of bins of two different columns; zeros for pairs that were not measured.
     couplings_ : ndarray of shape (n_bins, n_bins)
         How strongly two bins attract each other in the distribution that rows are drawn from.
     hubs_ : ndarray of shape (n_hubs,)
@@ -89,13 +90,13 @@ class PrivateTable(PrivateFit):
     Privacy
     -------
     Unit: one row, or one person with at most k = `max_rows_per_unit` rows. What leaves: a noisy vector of histograms, then
-    one of pair tables, then, if the schema has a hub for them, one of t triple tables, or of pair tables again. Which of the
-    two follows from the noisy number of rows, which was released. Why the bound holds: a row is 1 in one cell of each of the
-    m histograms, in one of each of the m (m - 1) / 2 pair tables and in one of each of the t triple tables, of norms
-    :math:`\sqrt m`, :math:`\sqrt{m (m - 1) / 2}` (tables of a label are weighted) and :math:`\sqrt t`; two rows are at most
-    :math:`\sqrt 2` times as far apart; a person with k rows moves the sums by at most k times as much. The bins of the later
-    sums follow from the first, which was released, and a row's bins from its own values. Which rows of a person are kept
-    depends on that person's rows alone. Each cell is read by itself, as the schema says; the kinds, bounds, categories,
+    one of weighted tables of pairs and of single columns, then, if the schema has a hub for them, one of t triple tables, or
+    of pair tables again. Which of the two, and which tables with which weights w, follows from the noisy histograms, which were
+    released. Why the bound holds: a row is 1 in one cell of each of the m histograms, w in one of each of the weighted tables
+    and 1 in one of each of the t triple tables, of norms :math:`\sqrt m`, :math:`\sqrt{\sum w^2}` and :math:`\sqrt t`; two rows
+    are at most :math:`\sqrt 2` times as far apart; a person with k rows moves the sums by at most k times as much. The bins of
+    the later sums follow from the first, which was released, and a row's bins from its own values. Which rows of a person are
+    kept depends on that person's rows alone. Each cell is read by itself, as the schema says; the kinds, bounds, categories,
     constraints and names of the columns are the schema's and must be public. A cell or a row that does not fit the schema is
     refused before anything is charged; an observer sees that refusal. Couplings and synthetic rows are post-processing: as
     many as you like, at no further cost.
@@ -105,7 +106,7 @@ class PrivateTable(PrivateFit):
     McKenna, Sheldon & Miklau, "Graphical-model based estimation and inference for differential privacy", ICML 2019, for rows from
     noisy tables; Gavish & Donoho, "Optimal shrinkage of singular values", 2017, for the noise; Tieleman, "Training restricted
     Boltzmann machines using approximations to the likelihood gradient", ICML 2008, for couplings by persistent chains. All pairs
-    at once, and latent classes against the noise, are our own choice.
+    at once, their weights, and latent classes against the noise, are our own choice.
 
     Examples
     --------
@@ -160,11 +161,13 @@ class PrivateTable(PrivateFit):
         self.table_kind_, self.n_features_in_ = kind, len(table)
         named = {name for one in schema.constraints for name in (one.first, one.second)}
         whole = [place for place, (name, spec) in enumerate(columns.items()) if name in named and not spec.is_ordered]
+        places = {name: place for place, name in enumerate(columns)}
         program = table_program(
             cells[units],
             list(columns.values()),
             label=place,
             whole=whole,
+            needed={tuple(sorted((places[one.first], places[one.second]))) for one in schema.constraints},
             rows_per_unit=check_count(self.max_rows_per_unit, "max_rows_per_unit"),
             units=n_units,
         )

@@ -2,8 +2,8 @@ r"""Triple tables: how two columns of numbers go together in each class of a thi
 
 Pairs of columns do not hold what a classifier learns from two columns together. Tables of three columns do, and there are too
 many of them to measure all. Those of two columns of numbers and a *hub* are measured, in few bins. A hub is the label, if one was
-named, or else each column of two categories, which is what is predicted most often. A triple table adds to what pairs tell only
-how a table of numbers differs between the hub's classes; the rest of it is left out, as noise.
+named, or else each column of two categories, which is what is predicted most often, unless one of the two is rare. A triple table
+adds to what pairs tell only how a table of numbers differs between the hub's classes; the rest of it is left out, as noise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.schema import CategoryColumn, ColumnSpec
-from tacit.synthetic.shrinkage import shrunk, shrunk_matrix
+from tacit.synthetic.shrinkage import centred, shrunk, shrunk_matrix
 
 MOST_TRIPLES = 400
 """More triple tables than this are not measured: all of them share one budget."""
@@ -30,12 +30,14 @@ COARSE_BINS = 8
 CELL_OVER_NOISE = 2.0
 """Mean number of rows in a cell of a triple table, in standard deviations of its noise, from which on triples are measured. Set
 after a look at Magic and Adult, where they do no harm, and at the wines and Yeast, where they gain nothing."""
+RARE_OVER_NOISE = 0.5
+"""The same for the cells of a hub's rarest class. Not tuned."""
 Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Triples:
-    """The columns whose triple tables are measured; they follow from the schema and the label alone."""
+    """The columns whose triple tables may be measured: they follow from the schema, the label, and the first sum."""
 
     hubs: tuple[int, ...] = ()
     numbers: tuple[int, ...] = ()
@@ -43,12 +45,7 @@ class Triples:
     @classmethod
     def of(cls, specs: Sequence[ColumnSpec], label: int = -1) -> Triples:
         """Return the hubs and the columns of numbers; none of either where triple tables would not pay."""
-        hubs = tuple(
-            place
-            for place, spec in enumerate(specs)
-            if (place == label and spec.n_cells <= MOST_CLASSES)
-            or (label < 0 and isinstance(spec, CategoryColumn) and spec.n_cells == 2)
-        )
+        hubs = hubs_of(specs, label)
         numbers = tuple(
             place for place, spec in enumerate(specs) if spec.is_ordered and spec.n_cells > 2 and place not in hubs
         )
@@ -60,14 +57,36 @@ class Triples:
         """Number of triple tables, in each of which a row is in one cell."""
         return len(self.hubs) * math.comb(len(self.numbers), 2)
 
-    def pay(self, count: float, specs: Sequence[ColumnSpec], noise: float) -> bool:
-        """Return whether `count` rows give the cells of triple tables larger counts than noise of this standard deviation."""
-        classes = max((specs[hub].n_cells for hub in self.hubs), default=1)
-        return bool(count >= classes * COARSE_BINS**2 * CELL_OVER_NOISE * noise)
+    def paying(self, histograms: Sequence[Matrix], noise: float) -> Triples:
+        """Return the triples of the hubs whose tables have larger counts than noise; none if there is no such hub.
+
+        Parameters
+        ----------
+        histograms : sequence of ndarray
+            Noisy number of rows in each cell of each column.
+        noise : float
+            Standard deviation of the noise in a triple table that had the budget for itself.
+        """
+        by_rarest = sorted(self.hubs, key=lambda hub: -float(histograms[hub].min()))
+        for n_hubs in range(len(by_rarest), 0, -1):
+            triples = Triples(tuple(sorted(by_rarest[:n_hubs])), self.numbers)
+            cell = COARSE_BINS**2 * noise * math.sqrt(triples.count)
+            rarest = float(histograms[by_rarest[n_hubs - 1]].min())
+            mean = min(float(histograms[hub].mean()) for hub in triples.hubs)
+            if rarest >= RARE_OVER_NOISE * cell and mean >= CELL_OVER_NOISE * cell:
+                return triples
+        return Triples()
 
     def fraction(self, n_pairs: int) -> float:
         """Return the fraction of the budget of pairs and triples that the triples get."""
         return FRACTION * self.count / (self.count + n_pairs) if self.count else 0.0
+
+
+def hubs_of(specs: Sequence[ColumnSpec], label: int = -1) -> tuple[int, ...]:
+    """Return the columns that are likely to be predicted: the label if one was named, or else those of two categories."""
+    if label >= 0:
+        return (label,) if specs[label].n_cells <= MOST_CLASSES else ()
+    return tuple(place for place, spec in enumerate(specs) if isinstance(spec, CategoryColumn) and spec.n_cells == 2)
 
 
 def coarse_bins(masses: Sequence[Matrix], specs: Sequence[ColumnSpec], triples: Triples) -> NDArray[np.int32]:
@@ -135,15 +154,16 @@ def without_noise(measured: Matrix, expected: Matrix, noise: float, blocks: Sequ
     away = np.zeros_like(measured)
     for block in blocks:
         part = (measured - expected)[:, *block]
-        part = part - part.mean(axis=0)  # the tables of pairs are known better than from here
-        part = part - part.mean(axis=1, keepdims=True)
-        away[:, *block] = part - part.mean(axis=2, keepdims=True)
-    edges = np.unique([0, size, *(end for block in blocks for part in block for end in (part.start, part.stop))])
+        away[:, *block] = centred(part - part.mean(axis=0))  # the tables of pairs are known better than from here
+    known = np.zeros((size, size))
+    for one, other in blocks:
+        known[one, other] = known[other, one] = 1.0
+    n_columns = len({part.start for block in blocks for part in block})
     sigma = noise * math.sqrt(1 - 1 / n_classes)
     signal = np.zeros_like(away)
     for kept, residual in zip(signal, away, strict=True):
-        common = shrunk_matrix(residual + residual.T, np.full((size, size), sigma), edges)
+        common = shrunk_matrix(residual + residual.T, sigma * known, n_centred=n_columns)
         for block in blocks:
-            kept[block] = common[block] + shrunk(residual[block] - common[block], sigma)
+            kept[block] = common[block] + shrunk(residual[block] - common[block], sigma, is_centred=True)
     signal -= signal.mean(axis=0)
     return np.maximum(expected + signal, 0.0)
