@@ -162,12 +162,13 @@ class PrivateTable(PrivateFit):
         named = {name for one in schema.constraints for name in (one.first, one.second)}
         whole = [place for place, (name, spec) in enumerate(columns.items()) if name in named and not spec.is_ordered]
         places = {name: place for place, name in enumerate(columns)}
+        ruled = [(places[one.first], places[one.second]) for one in schema.constraints]
         program = table_program(
             cells[units],
             list(columns.values()),
             label=place,
             whole=whole,
-            needed={tuple(sorted((places[one.first], places[one.second]))) for one in schema.constraints},
+            needed={(min(pair), max(pair)) for pair in ruled},
             rows_per_unit=check_count(self.max_rows_per_unit, "max_rows_per_unit"),
             units=n_units,
         )
