@@ -23,9 +23,10 @@ class QueueLink:
         self.sent: list[tuple[int, bytes]] = []
 
     def swap(
-        self, label: bytes, outgoing: dict[int, bytes], *, expected: Any = None, most: int | None = None
+        self, label: bytes, outgoing: dict[int, Any], *, expected: Any = None, most: int | None = None
     ) -> dict[int, bytes]:
-        for peer, message in outgoing.items():
+        for peer, given in outgoing.items():
+            message = b"".join(given) if isinstance(given, list) else bytes(given)
             self.sent.append((peer, message))
             self._queues[self.index, peer].put((label, message))
         arrived = {}

@@ -14,7 +14,7 @@ from scipy.stats import chi2, kstest
 
 from tacit import NMF, PrivateMoments, PrivateNMF
 from tacit.channel import Choose, Columnwise, Grid, Noisy, NormedSum, Outcome, Plan, Sum, masked
-from tacit.channel.fixedpoint import Ring
+from tacit.channel.fixedpoint import MANY, Ring
 from tacit.channel.masked import Masked, Masks, among, put_with_zeros, without_zeros
 from tacit.channel.run import interpose, run
 from tacit.errors import ProtocolError, RangeError
@@ -83,6 +83,43 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(bad, words):
         return together.link.sent
 
     assert in_threads(3, work) == [[], [], []]
+
+
+@pytest.mark.parametrize("words", [1, 2])
+@pytest.mark.parametrize("largest", [1.0, 2.0**19, 2.0**23, 2.0**70])
+def test_long_vectors_are_encoded_as_short_ones_are(words, largest):
+    """A compiled loop puts long vectors on the grid, if each number fits one word."""
+    ring, generator = Ring(words), np.random.default_rng(1)
+    vectors = [
+        generator.normal(size=7),
+        generator.uniform(-largest, largest, size=MANY + 3),
+        np.array([-0.0, 2.0**-41]),
+    ]
+    if largest > 2.0 ** (64 * words - 42) / 3:
+        with pytest.raises(RangeError):
+            ring.encode_all(vectors, GRID, parties=3)
+        return
+    whole = ring.encode_all(vectors, GRID, parties=3)
+    cuts = np.array_split(np.concatenate(vectors), 3)
+    np.testing.assert_array_equal(
+        whole, np.concatenate([ring.encode(short, GRID, parties=3) for short in cuts], axis=1)
+    )
+    for bad in (np.nan, np.inf, -np.inf):
+        vectors[1][11] = bad
+        with pytest.raises(RangeError):
+            ring.encode_all(vectors, GRID, parties=3)
+
+
+@pytest.mark.parametrize("words", [1, 2])
+def test_masks_in_place_are_those_of_a_copy(words):
+    keys, ring = pair_keys(4)[2], Ring(words)
+    elements = ring.encode(np.linspace(-5, 5, 2 * masked.CHUNK + 9), GRID, parties=4)
+    hidden = Masks(2, keys).hide(elements, ring, 3)
+    assert (hidden != elements).any(axis=1).all()
+    shorter = Masks(2, keys)
+    shorter.hide(elements[:, :100], ring, 2)  # the buffers grow
+    assert shorter.hide(elements, ring, 3, in_place=True) is elements
+    np.testing.assert_array_equal(elements, hidden)
 
 
 def outgoing(value, masks, number=0):
@@ -173,7 +210,7 @@ def test_nmf_among_parties_is_the_centralised_fit(parties):
 )
 def test_work_that_parties_divide_is_that_of_one_of_them_bit_for_bit(monkeypatch, parties, columns, words, cuts):
     """Fewer columns than parties too; each party is told the owners' results and not the total of their columns."""
-    monkeypatch.setattr(masked, "PART_BYTES", 1)
+    monkeypatch.setattr(masked, "PART_NUMBERS", 1)
     generator = np.random.default_rng(columns)
     terms = [generator.normal(size=(2, columns)) for _ in range(parties)]
     seen = []
@@ -201,10 +238,10 @@ def test_work_that_parties_divide_is_that_of_one_of_them_bit_for_bit(monkeypatch
         assert list(transcript.entries[0].shapes) == ["scale", "worked"]
 
 
-@pytest.mark.parametrize(("part_bytes", "owners"), [(2**19, 1), (256, 2), (1, 4)])
-def test_owners_of_sums_take_turns_and_each_number_is_sent_once(monkeypatch, part_bytes, owners):
+@pytest.mark.parametrize(("part_numbers", "owners"), [(2**16, 1), (32, 2), (1, 4)])
+def test_owners_of_sums_take_turns_and_each_number_is_sent_once(monkeypatch, part_numbers, owners):
     """Few owners make few messages; in as many sums as there are parties, all parties send the same."""
-    monkeypatch.setattr(masked, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(masked, "PART_NUMBERS", part_numbers)
     parties, numbers = 4, 64
 
     def program(index):

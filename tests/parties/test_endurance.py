@@ -390,9 +390,19 @@ def test_a_message_longer_than_a_frame_arrives_whole_and_one_that_is_too_long_is
         box = []
         thread = threading.Thread(target=lambda: box.append(links[1].swap(label, {0: content})))
         thread.start()
-        assert links[0].swap(label, {1: content})[1] == content
+        pieces = [
+            memoryview(content)[:100],
+            memoryview(content)[100 : FRAME_BYTES + 7],
+            memoryview(content)[FRAME_BYTES + 7 :],
+        ]
+        assert links[0].swap(label, {1: pieces})[1] == content
         thread.join()
         assert box == [{0: content}]
+        thread = threading.Thread(target=lambda: box.append(links[1].swap(label, {0: b"answer"}, most=200)))
+        thread.start()
+        links[0].swap(label, {1: [*pieces[:1], memoryview(b"second piece")]})
+        thread.join()
+        assert box[1] == {0: content[:100] + b"second piece"}
         links[1]._sealed({0: (STEP, label, (10**12).to_bytes(8, "big"), b"x")})
         with pytest.raises(ProtocolError, match=r"at most 67 bytes from party-1 .*; got a message of 1000000000000"):
             links[0].swap(label, {1: b"one"})

@@ -20,6 +20,7 @@ from tacit.errors import InvalidInputError, PartyError, ProtocolError
 from tacit.parties import handshake
 from tacit.parties.join import CHECKPOINT
 from tacit.parties.journal import RoundJournal
+from tacit.parties.link import Link
 
 
 class CutError(Exception):
@@ -69,10 +70,10 @@ def errors(boxes):
     return [box.error for box in boxes]
 
 
-@pytest.fixture(params=[1, masked.PART_BYTES], ids=["all own a part", "one owner"])
+@pytest.fixture(params=[1, masked.PART_NUMBERS], ids=["all own a part", "one owner"])
 def owners(request, monkeypatch):
     """Sums that all parties total parts of, and sums that one of them totals."""
-    monkeypatch.setattr(masked, "PART_BYTES", request.param)
+    monkeypatch.setattr(masked, "PART_NUMBERS", request.param)
 
 
 @pytest.mark.slow
@@ -269,21 +270,43 @@ def test_greetings_that_are_none_are_refused(changes):
 
 
 @pytest.mark.slow
-def test_begun_is_written_before_the_first_byte_is_sent(tmp_path):
-    """For exact sums too, and for the first round."""
-    scene, found = Threads(tmp_path), {}
-    swap = masked.MaskedSum.add
+@pytest.mark.parametrize("survive", [0, 1])
+def test_begun_is_written_before_the_first_byte_is_sent(tmp_path, monkeypatch, survive):
+    """For exact sums too, and for every round, however long the disk takes: masks are made meanwhile, and no more."""
+    scene, found, swap, begin = Threads(tmp_path, settings={"survive": survive}), {}, Link.swap, RoundJournal.begin
 
     def look(self, *args, **settings):
-        found.setdefault(self.link.index, len(rows_of(tmp_path / f"party-{self.link.index}")))
+        if self.traffic.rounds:
+            found[self.index, self.traffic.rounds] = len(rows_of(tmp_path / f"party-{self.index}"))
         return swap(self, *args, **settings)
 
-    masked.MaskedSum.add = look
-    try:
-        scene.all()
-    finally:
-        masked.MaskedSum.add = swap
-    assert found == {0: 1, 1: 1, 2: 1}
+    def late(self, *args):
+        time.sleep(0.02)
+        begin(self, *args)
+
+    monkeypatch.setattr(Link, "swap", look)
+    monkeypatch.setattr(RoundJournal, "begin", late)
+    for box in scene.all():
+        np.testing.assert_array_equal(box.result, expected())
+    assert len(found) == 3 * Mixer.rounds
+    assert all(rows == number for (_, number), rows in found.items())
+
+
+@pytest.mark.slow
+def test_nothing_is_sent_of_a_round_that_the_disk_did_not_take(tmp_path, monkeypatch):
+    scene, sent, swap = Threads(tmp_path), [], Link.swap
+
+    def look(self, *args, **settings):
+        sent.append(self.traffic.rounds)
+        return swap(self, *args, **settings)
+
+    def full(*args):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Link, "swap", look)
+    monkeypatch.setattr(RoundJournal, "begin", full)
+    assert all(isinstance(box.error, sqlite3.OperationalError | PartyError) for box in scene.all())
+    assert not any(sent)
 
 
 def test_a_run_that_ended_before_it_was_noted_is_noted_when_it_is_resumed(tmp_path):

@@ -131,8 +131,32 @@ class Ring:
 
     def encode(self, values: ArrayLike, grid: Grid, *, parties: int) -> Elements:
         """Round to the grid; raise `RangeError` for values with which a total over all parties could wrap."""
+        return self.encode_all([np.asarray(values, dtype=np.float64).ravel()], grid, parties=parties)
+
+    def encode_all(self, vectors: Sequence[NDArray[np.float64]], grid: Grid, *, parties: int) -> Elements:
+        """Return the elements of several vectors, one after the other; see `encode`."""
+        ends = np.cumsum([vector.size for vector in vectors])
+        elements = np.empty((self.words, int(ends[-1])), dtype=np.uint64)
+        for vector, end in zip(vectors, ends, strict=True):
+            part = elements[:, end - vector.size : end]
+            if not (vector.size >= MANY and vector.flags.c_contiguous and self._put(vector, grid, parties, part)):
+                part[:] = self._encoded(vector, grid, parties)
+        return elements
+
+    def _put(self, vector: NDArray[np.float64], grid: Grid, parties: int, elements: Elements) -> bool:
+        """Set the elements of a long vector in one pass; return whether all numbers fit one word and the ring."""
+        from tacit.channel.word_loops import put_on_grid
+
+        most = min(math.ldexp(1.0, _WORD * self.words - 2) / parties, math.ldexp(1.0, _WORD - 1))
+        signed = elements.view(np.int64)
+        fits = bool(put_on_grid(vector, math.ldexp(1.0, -grid.exponent), most, signed[0]))
+        if self.words == 2:  # the upper word is the sign
+            np.right_shift(signed[0], _WORD - 1, out=signed[1])
+        return fits
+
+    def _encoded(self, vector: NDArray[np.float64], grid: Grid, parties: int) -> Elements:
         with np.errstate(over="ignore"):  # an overflow becomes infinity, which is refused below
-            scaled = np.asarray(values, dtype=np.float64).ravel() * math.ldexp(1.0, -grid.exponent)
+            scaled = vector * math.ldexp(1.0, -grid.exponent)
         np.rint(scaled, out=scaled)
         largest = _largest(scaled)
         self._check(largest < math.ldexp(1.0, _WORD * self.words - 2) / parties, grid, parties)

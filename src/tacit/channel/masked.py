@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -39,8 +39,8 @@ BLOCK_BYTES = 16
 """A block of AES."""
 CHUNK = 16384
 """Elements that are masked at a time."""
-PART_BYTES = 2**19
-"""Longest part of a sum that one owner totals, as long as there are parties. A message costs a pair of processes about as much
+PART_NUMBERS = 2**16
+"""Most numbers of a sum that one owner totals, as long as there are parties. A message costs a pair of processes about as much
 as 0.2 MB (`bench_parties.py`); many owners divide the work and the traffic of one."""
 BITS = 64
 """The bits that say which numbers are not zero come in words of this length; divided columns are cut at its multiples."""
@@ -50,6 +50,10 @@ DIGEST_BYTES = 16
 """Length of the digest by which parties compare what they received: 128 bits."""
 DIRECTION_BITS, DIRECTION_FRACTION = 100, 66
 """The grid of normalised sums is so fine that even short totals keep their norm to themselves."""
+
+
+Message = bytes | memoryview | Sequence[memoryview]
+"""What is sent to a party: bytes, or pieces of a message that need not lie one after the other."""
 
 
 class Masks:
@@ -73,8 +77,9 @@ class Masks:
         self.index = index
         self._streams = {peer: counter_stream(key, 0) for peer, key in sorted(keys.items())}
         self._next = 0
+        self._zeros, self._buffer = b"", bytearray()  # what is encrypted, and the stream that comes out
 
-    def hide(self, elements: Elements, ring: Ring, number: int) -> Elements:
+    def hide(self, elements: Elements, ring: Ring, number: int, *, in_place: bool = False) -> Elements:
         """Return the elements masked for sum number `number`; a number cannot be used twice."""
         if number < self._next:
             raise ProtocolError(
@@ -86,14 +91,16 @@ class Masks:
         for stream in self._streams.values():
             stream.reset_nonce(counter_start(number))
         most = 8 * min(CHUNK, elements.shape[1]) * len(elements)
-        zeros, buffer = bytes(most), bytearray(most + BLOCK_BYTES)
-        masked = elements.copy()
+        if len(self._zeros) < most:
+            self._zeros, self._buffer = bytes(most), bytearray(most + BLOCK_BYTES)
+        masked = elements if in_place else elements.copy()
         for start in range(0, elements.shape[1], CHUNK):  # so that all of a chunk's streams meet it in the cache
             part = masked[:, start : start + CHUNK]
-            given = memoryview(zeros)[: 8 * part.size]
+            given = memoryview(self._zeros)[: 8 * part.size]
+            words_of_mask = np.frombuffer(self._buffer, "<u8", part.size).reshape(part.shape)
             for peer, stream in self._streams.items():
-                stream.update_into(given, buffer)
-                mask = np.frombuffer(buffer, "<u8", part.size).astype(np.uint64, copy=False).reshape(part.shape)
+                stream.update_into(given, self._buffer)
+                mask = words_of_mask.astype(np.uint64, copy=False)  # a copy on computers with another order of bytes
                 (ring.add_to if peer > self.index else ring.take_from)(part, mask)
         return masked
 
@@ -112,15 +119,16 @@ class PartyLink(Protocol):
     def swap(
         self,
         label: bytes,
-        outgoing: Mapping[int, bytes | memoryview],
+        outgoing: Mapping[int, Message],
         *,
         expected: Collection[int] | None = None,
         most: int | None = None,
     ) -> Mapping[int, bytes | memoryview]:
         """Send peers their messages, and return those of the expected peers: by default of those that are sent one.
 
-        Parties whose label differs are named in a `ProtocolError`. `most` is the greatest length of an incoming message; by
-        default a little more than that of an outgoing one.
+        A message may be given in pieces, which are sent one after the other as one. Parties whose label differs are named in a
+        `ProtocolError`. `most` is the greatest length of an incoming message; by default a little more than that of an
+        outgoing one.
         """
 
 
@@ -167,7 +175,7 @@ class MaskedSum:
     Each party masks its vector and sends one part of it to each owner of the sum. The owners are some of the parties, by
     turns. An owner adds up its part, where the masks cancel, and sends the total of that part to all. However many owners
     there are, a party receives each number of the total once, and each masked number is received once. Few owners save
-    messages, many divide work and traffic (`PART_BYTES`).
+    messages, many divide work and traffic (`PART_NUMBERS`).
 
     Every message carries a digest of all totals so far. Owners have messages of all parties: parties that were told
     different totals stop at the next sum with an owner that did not tell them so.
@@ -185,15 +193,24 @@ class MaskedSum:
         self._number = 0
         self._seen = hashlib.sha256()  # processors have instructions for it
 
-    def add(self, elements: Elements, ring: Ring, label: str, *, heard: Callable[[], None] = lambda: None) -> Elements:
-        """Return the total; `label` says what is added.
+    def add(
+        self,
+        elements: Elements,
+        ring: Ring,
+        label: str,
+        *,
+        sending: Callable[[], None] = lambda: None,
+        heard: Callable[[], None] = lambda: None,
+    ) -> Elements:
+        """Return the total; `label` says what is added. The elements are overwritten.
 
-        `heard` is called by owners, when the masked numbers of all parties are here, before they are added up: until then
-        nobody can have learned anything.
+        `sending` is called before anything is sent, when the masks are made. `heard` is called by owners, when the masked
+        numbers of all parties are here, before they are added up: until then nobody can have learned anything.
         """
-        owners, masked = self._begin(elements, ring, label)
+        owners = self._begin(elements, ring, label)
+        sending()
         parts = _cut(elements.shape[1], owners)
-        total = self._own_total({owner: masked[:, part] for owner, part in parts.items()}, ring, heard)
+        total = self._own_total({owner: [elements[:, part]] for owner, part in parts.items()}, ring, heard)
         message = b"" if total is None else as_bytes(total)
         told = self._told(owners, message, most=8 * len(elements) * -(-elements.shape[1] // len(owners)))
         whole = np.empty_like(elements)
@@ -209,6 +226,7 @@ class MaskedSum:
         label: str,
         division: Division,
         *,
+        sending: Callable[[], None] = lambda: None,
         heard: Callable[[], None] = lambda: None,
     ) -> bytes:
         """Return what the owners make of the total, each of its own columns, and the total of the rest, as a message.
@@ -216,11 +234,12 @@ class MaskedSum:
         As `add`, but an owner tells the others the result of its columns instead of their total. The rest is short: all
         owners total it. `Division.read` reads the message, which does not depend on who the owners were.
         """
-        owners, masked = self._begin(elements, ring, label, columns=division.columns)
+        owners = self._begin(elements, ring, label, columns=division.columns)
+        sending()
         columns, end = _cut(division.columns, owners, step=BITS), division.columns * division.rows
-        rest = masked[:, end:]
+        rest = elements[:, end:]
         parts = {
-            owner: np.concatenate([masked[:, part.start * division.rows : part.stop * division.rows], rest], axis=1)
+            owner: [elements[:, part.start * division.rows : part.stop * division.rows], rest]
             for owner, part in columns.items()
         }
         total, message = self._own_total(parts, ring, heard), b""
@@ -251,28 +270,35 @@ class MaskedSum:
         """Make `seen` a part of what all parties must have in common from now on."""
         self._seen.update(seen)
 
-    def _begin(
-        self, elements: Elements, ring: Ring, label: str, *, columns: int | None = None
-    ) -> tuple[list[int], Elements]:
-        """Return the owners of the next sum, and the masked elements; `columns` of a divided sum stay whole."""
+    def _begin(self, elements: Elements, ring: Ring, label: str, *, columns: int | None = None) -> list[int]:
+        """Mask the elements, in place, and return the owners of the next sum; `columns` of a divided sum stay whole."""
         parties = len(self.link.names)
-        some = max(1, min(math.ceil(elements.nbytes / PART_BYTES), parties))
+        some = max(1, min(math.ceil(elements.shape[1] / PART_NUMBERS), parties))
         if columns is not None:
             some = max(1, min(some, columns // BITS))
         owners = sorted((self._number * some + place) % parties for place in range(some))
-        masked = self.masks.hide(elements, ring, self._number)
+        self.masks.hide(elements, ring, self._number, in_place=True)
         self._number += 1
         self.note(hashlib.sha256(label.encode()).digest())
-        return owners, masked
+        return owners
 
-    def _own_total(self, parts: Mapping[int, Elements], ring: Ring, heard: Callable[[], None]) -> Elements | None:
-        """Send each owner its part, and return the total of this party's own part, if it is an owner."""
+    def _own_total(
+        self, parts: Mapping[int, Sequence[Elements]], ring: Ring, heard: Callable[[], None]
+    ) -> Elements | None:
+        """Send each owner its part, and return the total of this party's own part, if it is an owner.
+
+        A part is given in pieces, whose columns make up one vector.
+        """
         own = self.link.index
-        outgoing = {owner: as_bytes(part) for owner, part in parts.items() if owner != own}
+        outgoing = {
+            owner: [as_bytes(piece[word]) for word in range(ring.words) for piece in pieces]
+            for owner, pieces in parts.items()
+            if owner != own
+        }
         if own not in parts:
             self.link.swap(self._digest(), outgoing, expected=())
             return None
-        total = parts[own].copy()
+        total = np.concatenate(parts[own], axis=1)
         arrived = self.link.swap(self._digest(), outgoing, expected=self._peers, most=total.nbytes)
         heard()
         for peer in self._peers:
@@ -363,19 +389,21 @@ class Masked:
         return Guarantee.none(reason)
 
     def _added(self, ask: Sum) -> dict[str, NDArray[np.float64]]:
-        flat = np.concatenate([array.ravel(_order(array)) for array in ask.arrays.values()])
-        elements = self._ring.encode(flat, self._grid, parties=self._peers.parties)
+        elements = self._encoded(ask.arrays.values())
         decoded = self._ring.decode(self._peers.add(elements, self._ring, str(ask.signature())), self._grid)
         ends = np.cumsum([array.size for array in ask.arrays.values()])
         parts = zip(ask.arrays.items(), np.split(decoded, ends[:-1]), strict=True)
         return {name: part.reshape(array.shape, order=_order(array)) for (name, array), part in parts}
 
+    def _encoded(self, arrays: Iterable[NDArray[np.float64]]) -> Elements:
+        vectors = [array.ravel(_order(array)) for array in arrays]
+        return self._ring.encode_all(vectors, self._grid, parties=self._peers.parties)
+
     def _worked(self, ask: Sum, columnwise: Columnwise) -> Total:
         """Total, and divide the work on one array's columns among the parties."""
         divided = ask.arrays[columnwise.of]
         others = {name: array for name, array in ask.arrays.items() if name != columnwise.of}
-        flat = np.concatenate([array.ravel(_order(array)) for array in (divided, *others.values())])
-        elements = self._ring.encode(flat, self._grid, parties=self._peers.parties)
+        elements = self._encoded((divided, *others.values()))
 
         def rest_of(total: Elements) -> dict[str, NDArray[np.float64]]:
             if not others:

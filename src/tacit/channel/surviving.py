@@ -94,13 +94,26 @@ class SurvivableSum:
         self._number = 0
         self._seen = hashlib.sha256()
 
-    def add(self, elements: Elements, ring: Ring, label: str, *, heard: Callable[[], None] = lambda: None) -> Elements:
-        """Return the total; `label` says what is added, and `heard` is called when the numbers of all parties are here."""
+    def add(
+        self,
+        elements: Elements,
+        ring: Ring,
+        label: str,
+        *,
+        sending: Callable[[], None] = lambda: None,
+        heard: Callable[[], None] = lambda: None,
+    ) -> Elements:
+        """Return the total; `label` says what is added.
+
+        `sending` is called before anything is sent, when the masks are made, and `heard` when the numbers of all parties are
+        here.
+        """
         peers, own = self.link.peers, self.link.index
         seed = secrets.token_bytes(STREAM_KEY_BYTES)
         masked = hidden(self.masks.hide(elements, ring, self._number), ring, seed)
         self._number += 1
         self.note(hashlib.sha256(label.encode()).digest())
+        sending()
         arrived = self.link.swap(self._label(1), dict.fromkeys(peers, as_bytes(masked)))
         total = masked
         for peer in peers:

@@ -83,6 +83,7 @@ def join(
     from tacit.parties import join as take_part
     from tacit.parties.consent import review
     from tacit.parties.journal import begun_in
+    from tacit.parties.memory import keep_freed_memory
     from tacit.parties.models import check_job, estimator_of
     from tacit.report import ResultFolder
 
@@ -110,6 +111,7 @@ def join(
     if not begun_in(output / CHECKPOINT):
         runs.check_first(allowed=new_run)
         confirm(lambda: review(agreed, estimator, party=party, data=records, account=charged), yes=yes, quiet=as_json)
+    keep_freed_memory()
     shown = _shown("none" if as_json and progress == "bar" else progress, party)
     earlier = [output / name for name in RESULTS] + list((output / "model").glob("*"))
     with (

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from tacit.channel.masked import Message
 from tacit.errors import PartyError, ProtocolError, words
 from tacit.parties.job import Job
 from tacit.parties.wire import FRAME_BYTES, LEFT_OUT, Wire
@@ -318,32 +319,35 @@ class Link:
     def swap(
         self,
         label: bytes,
-        outgoing: Mapping[int, bytes | memoryview],
+        outgoing: Mapping[int, Message],
         *,
         expected: Collection[int] | None = None,
         most: int | None = None,
     ) -> dict[int, memoryview]:
         """Send peers their messages, and return those of the expected peers: by default of those that are sent one.
 
-        All messages must carry the same label. `most` is the greatest length of an incoming message; by default a little
-        more than that of an outgoing one.
+        A message may be given in pieces. All messages must carry the same label. `most` is the greatest length of an incoming
+        message; by default a little more than that of an outgoing one.
         """
         assert self.wire is not None
+        messages = {peer: _pieces(message) for peer, message in outgoing.items()}
+        sizes = {peer: sum(map(len, pieces)) for peer, pieces in messages.items()}
         if most is None:
-            most = (
-                max(map(len, outgoing.values()), default=0) + 64
-            )  # parts of a vector differ by one number of 128 bits
+            most = max(sizes.values(), default=0) + 64  # parts of a vector differ by one number of 128 bits
+        for peer, size in sizes.items():
+            if size > FRAME_BYTES:  # one piece, so that it can be cut
+                messages[peer] = [memoryview(b"".join(messages[peer]))]
         frames = {
-            peer: (STEP, label, len(message).to_bytes(LENGTH_BYTES, "big"), message[:FRAME_BYTES])
-            for peer, message in outgoing.items()
+            peer: (STEP, label, sizes[peer].to_bytes(LENGTH_BYTES, "big"), *(piece[:FRAME_BYTES] for piece in pieces))
+            for peer, pieces in messages.items()
         }
         arrived: dict[int, memoryview] = {}
         missing = list(outgoing if expected is None else expected)
         self._step = label, arrived
         self._sealed(frames)
-        for peer, message in outgoing.items():
-            for start in range(FRAME_BYTES, len(message), FRAME_BYTES):
-                self._sealed({peer: (STEP, message[start : start + FRAME_BYTES])})
+        for peer, pieces in messages.items():
+            for start in range(FRAME_BYTES, sizes[peer], FRAME_BYTES):
+                self._sealed({peer: (STEP, pieces[0][start : start + FRAME_BYTES])})
         while missing:
             peer = missing[0]
             received, arrived[peer] = self._message(peer, most, missing)
@@ -518,6 +522,11 @@ class Link:
             "When all are back, each goes on from its checkpoint with `tacit parties join --resume`.",
             (peer,),
         )
+
+
+def _pieces(message: Message) -> Sequence[bytes | memoryview]:
+    """Return the pieces of a message, which may be whole."""
+    return [message] if isinstance(message, bytes | memoryview) else message
 
 
 def _seal(key: algorithms.AES, number: int, *parts: bytes | memoryview) -> bytes:

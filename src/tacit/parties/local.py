@@ -16,6 +16,7 @@ from tacit.estimators.base import pickling_everything
 from tacit.parties.identity import Identity
 from tacit.parties.job import Job, Party
 from tacit.parties.join import Part, join
+from tacit.parties.memory import keep_freed_memory
 from tacit.parties.models import PartyData, check_party_data
 from tacit.parties.relations import are_relations, check_sites, outlines_of, site_of
 from tacit.progress import part_named, tell
@@ -87,7 +88,7 @@ def run_local(
             (job, identity, data[index], place / identity.name, {"estimator": quiet})
             for index, identity in enumerate(identities)
         ]
-        fitted = in_processes(arguments, _telling(on_round))
+        fitted = in_processes(arguments, _telling(on_round), all_tell=on_round is not None)
         tell("done")
     for part in fitted:
         part.estimator.traffic_ = part.summary()
@@ -142,16 +143,22 @@ def local_job(
     return Job.parse(Job(name, settings=model_settings, features=features, parties=parties, **settings).text())
 
 
-def in_processes(arguments: Sequence[tuple[Any, ...]], on_round: Progress | None = None) -> list[Part]:
-    """Run `join` for each set of arguments in a new process; raise the first error, if there is one."""
+def in_processes(
+    arguments: Sequence[tuple[Any, ...]], on_round: Progress | None = None, *, all_tell: bool = True
+) -> list[Part]:
+    """Run `join` for each set of arguments in a new process; raise the first error, if there is one.
+
+    `on_round` is called with the rounds of all processes, or of the first one only.
+    """
     # the parties are forked from a server that has imported what they need and has no threads of gRPC: they start quickly
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tacit.factor", "tacit.parties.join", "tacit.parties.warm"])
     threads = max(1, (os.cpu_count() or 1) // len(arguments))
     processes, pipes = [], []
-    for given in arguments:
+    for place, given in enumerate(arguments):
         ours, theirs = context.Pipe()
-        process = context.Process(target=_party, args=(theirs, given, threads, on_round is not None), daemon=True)
+        tells = on_round is not None and (all_tell or place == 0)
+        process = context.Process(target=_party, args=(theirs, given, threads, tells), daemon=True)
         process.start()
         theirs.close()
         processes.append(process)
@@ -183,6 +190,7 @@ def _party(pipe: Any, given: tuple[Any, ...], threads: int, tell: bool) -> None:
 
     from tacit.factor import kernels
 
+    keep_freed_memory()
     job, identity, data, folder, settings = given
     kernels.THREADS = threads
     threadpool_limits(threads)

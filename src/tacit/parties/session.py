@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
 
@@ -70,6 +72,7 @@ class Session:
         self._samples = 0
         self._directions = 0
         self._summer: Any = None
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="tacit-checkpoint")  # starts its thread when it is used
 
     @property
     def parties(self) -> int:
@@ -125,20 +128,20 @@ class Session:
         else:
             link = self._link
             assert self._sums is not None
-            if begun is None:
-                size = elements.nbytes if division is None else division.most_bytes(elements)
-                self._journal.begin(number, digest, size, elements.tobytes() if noised else None)
-            elif noised:
+            link.traffic.rounds = self._round
+            if begun is not None and noised:
                 assert begun.sent is not None
                 elements = np.frombuffer(begun.sent, dtype="<u8").astype(np.uint64).reshape(elements.shape)
-            self._before_sending()
-            link.traffic.rounds = self._round
+            size = elements.nbytes if division is None else division.most_bytes(elements)
+            sent = elements.tobytes() if begun is None and noised else None
             heard = partial(self._journal.hear, number)
-            if division is None:
-                kept = as_bytes(self._sums.add(elements, ring, label, heard=heard))
-            else:
-                assert isinstance(self._sums, MaskedSum)
-                kept = self._sums.add_and_work(elements, ring, label, division, heard=heard)
+            # masks are made while the disk is waited for
+            with self._noting(number, digest, size, sent, is_new=begun is None) as noted:
+                if division is None:
+                    kept = as_bytes(self._sums.add(elements, ring, label, sending=noted, heard=heard))
+                else:
+                    assert isinstance(self._sums, MaskedSum)
+                    kept = self._sums.add_and_work(elements, ring, label, division, sending=noted, heard=heard)
             self._journal.keep_total(number, kept)
         self._on_round(self._round)
         if division is not None:
@@ -197,7 +200,8 @@ class Session:
         self._journal.note_charge()
 
     def close(self) -> None:
-        """Let go of the general secure computation."""
+        """Let go of the general secure computation, and of the thread that writes."""
+        self._writer.shutdown()
         if self._summer is not None:
             self._summer.close()
 
@@ -235,6 +239,28 @@ class Session:
                 "Resume with the same data and version.",
             )
         return number, digest, begun
+
+    @contextlib.contextmanager
+    def _noting(
+        self, number: int, digest: bytes, size: int, sent: bytes | None, *, is_new: bool
+    ) -> Iterator[Callable[[], None]]:
+        """Note a round as begun while this thread goes on.
+
+        The block is given a function that waits until the note is on the disk. It must be called before anything is sent.
+        """
+        if not is_new:
+            yield self._before_sending
+            return
+        writing = self._writer.submit(self._journal.begin, number, digest, size, sent)
+
+        def noted() -> None:
+            writing.result()
+            self._before_sending()
+
+        try:
+            yield noted
+        finally:
+            wait([writing])
 
     def _before_sending(self) -> None:
         """Say once in a session that numbers are about to leave; the round is in the journal by then.
