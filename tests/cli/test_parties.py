@@ -399,6 +399,8 @@ def test_the_items_of_a_job_are_given_and_not_read_off_ratings(tmp_path):
 
 
 def test_outlines_may_be_in_a_file_of_any_name(tmp_path):
+    from tacit.errors import InvalidInputError
+
     np.save(tmp_path / "table.npy", np.random.default_rng(0).random((5, 3)))
     lines = ""
     for name in ("north", "south"):
@@ -408,10 +410,22 @@ def test_outlines_may_be_in_a_file_of_any_name(tmp_path):
         )
         lines += tacit("parties", "outline", tmp_path / f"{name}.toml", "--as", name, "--shared", "film")
         tacit("parties", "init", name, "--folder", tmp_path / name)
-    for file in ("outlines.lines", "outlines", "outlines.csv"):
-        (tmp_path / file).write_text(lines)
+    for file in ("outlines.lines", "outlines", "outlines.csv", "outlines.parquet", "outlines.npz", "with a mark"):
+        (tmp_path / file).write_text(lines, encoding="utf-8-sig" if file == "with a mark" else "utf-8")
         words = ["--model", "coupled", "--set", "ranks={ r = 2 }", "--features", tmp_path / file]
         for place, name in enumerate(("north", "south")):
             words += ["--party", f"{name}={tmp_path / name / 'certificate.pem'}@127.0.0.1:{9400 + place}"]
         tacit("parties", "job", "study", *words, "--survive", "0", "-o", tmp_path / "job.toml")
         assert len(Job.read(tmp_path / "job.toml").features) == 2
+    inputs = ["outlines", "north.toml", "table.npy", "north/key.pem"]
+    for place in inputs:  # a job replaces a job, and nothing else
+        kept = (tmp_path / place).read_bytes()
+        with pytest.raises(InvalidInputError, match="a new file for the job, or an earlier job"):
+            tacit("parties", "job", "study", *words, "-o", tmp_path / place)
+        assert (tmp_path / place).read_bytes() == kept
+    for bad in (lines[: len(lines) // 2], "", lines + "# a comment"):
+        (tmp_path / "bad").write_text(bad)
+        kept = (tmp_path / "job.toml").read_bytes()
+        with pytest.raises(InvalidInputError):
+            tacit("parties", "job", "study", *words[:-5], tmp_path / "bad", *words[-4:], "-o", tmp_path / "job.toml")
+        assert (tmp_path / "job.toml").read_bytes() == kept

@@ -91,6 +91,17 @@ def test_a_change_that_is_meant_is_sealed_again(tmp_path, identities):
     assert Job.read(path).digest != before
 
 
+@pytest.mark.parametrize("content", ["ranks = { r = 2 }\n", "user,item\na,b\n", "name = 'study'\n"])
+def test_what_is_no_job_is_neither_sealed_nor_replaced(tmp_path, identities, content):
+    path = tmp_path / "site.toml"
+    path.write_text(content)
+    with pytest.raises(InvalidInputError):
+        reseal(path)
+    with pytest.raises(InvalidInputError, match="a new file for the job, or an earlier job"):
+        job_of(identities).write(path)
+    assert path.read_text() == content
+
+
 def test_swapped_certificates_are_refused(tmp_path, identities):
     job = job_of(identities)
     text = job.text().replace(identities[0].certificate.decode(), "SWAP")

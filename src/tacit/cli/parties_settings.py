@@ -41,7 +41,7 @@ def feature_names(path: Path, model: str) -> list[str]:
         matrix = read_matrix(path)
         return list(matrix.names or [f"column-{place}" for place in range(matrix.X.shape[1])])
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")  # editors may put a mark of the encoding before the first name
     except (UnicodeDecodeError, OSError):
         raise InvalidInputError(
             "a text file in UTF-8 with one name per line", parameter(str(path)), "Write one name per line."

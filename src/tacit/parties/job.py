@@ -157,8 +157,14 @@ class Job:
         return "".join(lines)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write the job; every party gets a copy."""
+        """Write the job; every party gets a copy. A file that is something else than a job is not replaced."""
         place = Path(path)
+        if place.exists() and not _is_sealed(place):
+            raise InvalidInputError(
+                "a new file for the job, or an earlier job",
+                words(f"{place}, which is something else"),
+                "Name another one.",
+            )
         place.write_bytes(self.text().encode())
         return place
 
@@ -199,8 +205,9 @@ def reseal(path: str | os.PathLike[str]) -> Job:
     """Put the right digest into a job file that was changed on purpose, and return the job."""
     place = Path(path)
     header, _, body = _parts(_decoded(place))
+    job = Job.parse(_sealed(header, body), str(place))  # what is not a job stays as it is
     place.write_bytes(_sealed(header, body).encode())
-    return Job.read(place)
+    return job
 
 
 def _party(entry: Mapping[str, Any]) -> Party:
@@ -221,6 +228,14 @@ def _decoded(place: Path) -> str:
         return place.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{place} to be text in UTF-8", words("other bytes"), "Get the file again.") from error
+
+
+def _is_sealed(place: Path) -> bool:
+    """Whether a file has a digest where a job has it."""
+    try:
+        return bool(_parts(place.read_bytes().decode("utf-8"))[1])
+    except (UnicodeDecodeError, OSError):
+        return False
 
 
 def _parts(text: str) -> tuple[str, str, str]:
