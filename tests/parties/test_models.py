@@ -48,6 +48,7 @@ def test_nmf_of_sparse_rows_in_both_schedules(schedule):
     for fitted in run_local(model, split(table)):
         assert distance(fitted.components_, alone.components_) < 1e-8
         assert fitted.traffic_["rounds"] >= 15
+        assert 0 < fitted.traffic_["fitting"] <= fitted.traffic_["seconds"] - fitted.traffic_["connecting"]
         assert "masked" in str(fitted.guarantee_)
 
 

@@ -326,8 +326,10 @@ def _fit(
     )
     try:
         settings = {"fraction_bits": job.fraction_bits, "words": job.word_bits // 64}
+        start = time.monotonic()
         with interpose(lambda channel: among(channel, session, **settings)):
             estimator.fit(data.X) if data.y is None else estimator.fit(data.X, data.y)
+        link.traffic.fitting += time.monotonic() - start
         if not journal.concluded:
             warnings.warn(
                 "The other parties are gone. This party has all totals, and its model is made of them; it was not compared "

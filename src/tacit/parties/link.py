@@ -48,11 +48,23 @@ SHOWN_AFTER = 1.0
 
 @dataclass
 class Traffic:
-    """What this party sent and received, how long it took until all had come, and how long it waited after that."""
+    """What this party sent and received, and what took how long, in seconds.
+
+    Attributes
+    ----------
+    sent, received : int
+        Bytes.
+    connecting, fitting : float
+        Until all had come, and the rounds after that. Opening and closing the port and the checkpoint are in neither.
+    waiting : float
+        For others, once all had come.
+    rounds : int
+    """
 
     sent: int = 0
     received: int = 0
     connecting: float = 0.0
+    fitting: float = 0.0
     waiting: float = 0.0
     rounds: int = 0
 
