@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -184,7 +184,7 @@ class Sum:
         rows, columns = self.arrays[self.columnwise.of].shape if self.columnwise is not None else (0, 0)
         return self.columnwise if rows < columns else None
 
-    def signature(self) -> tuple[Any, ...]:
+    def signature(self) -> tuple[object, ...]:
         """Everything about the ask that is public; all holders, and all neighbouring data sets, must agree on it."""
         shapes = tuple((name, array.shape) for name, array in self.arrays.items())
         bound = tuple(self.bound.items()) if isinstance(self.bound, dict) else self.bound
@@ -203,7 +203,7 @@ class Sum:
         return made
 
 
-def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
+def _numbers(array: NDArray[np.generic]) -> NDArray[np.float64]:
     try:
         return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError):  # the message of which would show what is not a number
@@ -237,7 +237,7 @@ class Sample:
         check_count(self.units, "units", least=0)
         check_rate(self.rate, "rate")
 
-    def signature(self) -> tuple[Any, ...]:
+    def signature(self) -> tuple[object, ...]:
         """Everything public about the ask; the number of units is not."""
         return ("sample", self.rate)
 
@@ -266,7 +266,7 @@ class Choose:
         self.bound = check_positive(bound, "bound")
         self.units = None if units is None else check_count(units, "units", least=0)
 
-    def signature(self) -> tuple[Any, ...]:
+    def signature(self) -> tuple[object, ...]:
         """Everything public about the ask."""
         return ("choose", self.scores.size, self.bound)
 
@@ -285,7 +285,7 @@ def _as_bound(value: float | Bound) -> Bound:
 
 
 def _checked_bound(
-    bound: float | Bound | Mapping[str, float | Bound] | None, arrays: Mapping[str, Any]
+    bound: float | Bound | Mapping[str, float | Bound] | None, arrays: Collection[str]
 ) -> Bound | dict[str, Bound] | None:
     if not isinstance(bound, Mapping):
         return None if bound is None else _as_bound(bound)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +47,7 @@ class Clear:
         self.transcript.add("choice", {"choice": np.array([float(winner)])})
         return winner
 
-    def conclude(self, public: Mapping[str, Any]) -> None:
+    def conclude(self, public: Mapping[str, object]) -> None:
         """There are no holders elsewhere."""
 
     def close(self) -> None:

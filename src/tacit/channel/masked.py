@@ -20,7 +20,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,9 @@ class Masks:
                 mask = words_of_mask.astype(np.uint64, copy=False)  # a copy on computers with another order of bytes
                 (ring.add_to if peer > self.index else ring.take_from)(part, mask)
         return masked
+
+
+Kind = TypeVar("Kind", Sum, Choose)
 
 
 class PartyLink(Protocol):
@@ -373,7 +376,7 @@ class Masked:
         self.transcript.add("sum", {"scores": scores})
         return int(np.argmax(scores))
 
-    def conclude(self, public: Mapping[str, Any]) -> None:
+    def conclude(self, public: Mapping[str, object]) -> None:
         """See that all parties ended with the same."""
         self._peers.agree(lengths_of(public))
 
@@ -446,7 +449,7 @@ def among(channel: Channel, peers: Peers, **settings: Any) -> Channel:
     raise ProtocolError("a clear or a noisy channel", words(type(channel).__name__), "Run the estimator's own fit.")
 
 
-def _order(array: NDArray[Any]) -> Literal["C", "F"]:
+def _order(array: NDArray[np.generic]) -> Literal["C", "F"]:
     """Return the order in which an array's numbers are sent: by its shape alone, so that all parties have the same.
 
     Statistics are made with their short axis contiguous, whichever it is (W'X of few rows, X'V of few columns): in that order
@@ -455,7 +458,7 @@ def _order(array: NDArray[Any]) -> Literal["C", "F"]:
     return "F" if array.ndim == 2 and array.shape[0] < array.shape[1] else "C"
 
 
-def _one(asks: Sequence[Any]) -> Any:
+def _one(asks: Sequence[Kind]) -> Kind:
     if len(asks) != 1:
         raise ProtocolError("one holder in each party's process", words(f"{len(asks)}"), "Run one program per party.")
     return asks[0]

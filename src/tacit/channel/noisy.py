@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -308,7 +307,7 @@ class Noisy:
             self._warned = True
             warn_about_delta(self.plan.delta, units)
 
-    def conclude(self, public: Mapping[str, Any]) -> None:
+    def conclude(self, public: Mapping[str, object]) -> None:
         """Check that all parties ended with the same."""
         self._peers.agree(lengths_of(public))
 

@@ -114,6 +114,8 @@ class Outcome(Undisclosed):
     channel: Any = field(default=None, compare=False, repr=False)
 
 
+Answer = Total | NDArray[np.bool_] | int
+"""To a `Sum`, a `Sample` or a `Choose`."""
 Program = Generator[Ask, Any, Outcome]
 """Yields a `Sum`, `NormedSum`, `Sample` or `Choose`; receives a `Total`, a mask or an index; returns an `Outcome`."""
 
@@ -137,7 +139,7 @@ class Channel(Protocol):
     def choose(self, asks: Sequence[Choose]) -> int:
         """Return the index of the candidate with the highest total score."""
 
-    def conclude(self, public: Mapping[str, Any]) -> None:
+    def conclude(self, public: Mapping[str, object]) -> None:
         """Called with what a program calls public; raises `ProtocolError` if holders elsewhere ended with something else."""
 
     def close(self) -> None:
@@ -223,8 +225,8 @@ def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]
 
 
 def _lock_step(programs: list[Program], channel: Channel) -> list[Outcome]:
-    answers: list[Any] = [None] * len(programs)
-    ended: list[Any] = []
+    answers: list[Answer | None] = [None] * len(programs)
+    ended: list[object] = []
     planned, sums = planned_sums(channel), 0
     for turn in itertools.count():
         asks: list[Ask] = []
@@ -258,7 +260,7 @@ def planned_sums(channel: Channel) -> int | None:
     return None if plan is None else sum(step.count for step in plan.steps) + len(plan.choices)
 
 
-def _answer(asks: list[Ask], channel: Channel, turn: int) -> list[Any]:
+def _answer(asks: list[Ask], channel: Channel, turn: int) -> list[Answer | None]:
     for index, ask in enumerate(asks):
         if not isinstance(ask, Sum | Sample | Choose):
             raise ProtocolError(
@@ -295,20 +297,20 @@ def _check_same_public(outcomes: list[Outcome]) -> None:
             )
 
 
-def lengths_of(public: Mapping[str, Any]) -> NDArray[np.float64]:
+def lengths_of(public: Mapping[str, object]) -> NDArray[np.float64]:
     """Return the norm of every public array, in the order of their names: enough to see that two results differ."""
     arrays = [np.asarray(public[name]) for name in sorted(public)]
     return np.array([float(np.linalg.norm(array)) for array in arrays if array.dtype.kind in "fiub"])
 
 
-def same_values(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+def same_values(left: Mapping[str, object], right: Mapping[str, object]) -> bool:
     """Whether two mappings hold the same keys and bit-for-bit the same values."""
     if set(left) != set(right):
         return False
     return all(_same(left[key], right[key]) for key in left)
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same(left: object, right: object) -> bool:
     if isinstance(left, bytes | str) or isinstance(right, bytes | str):
         return type(left) is type(right) and bool(left == right)  # an array of bytes would drop zeros at the end
     one, other = np.asarray(left), np.asarray(right)

@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.cluster.partitions import RatingReader, RowReader, partition_paths
+from tacit.cluster.here import Cluster
+from tacit.cluster.partitions import Paths, RatingReader, RowReader, partition_paths
 from tacit.cluster.run import check_workers, cluster_of, is_small
 from tacit.errors import InvalidInputError, parameter, words
+from tacit.estimators.base import Estimator
 from tacit.validation import check_count
 
 if TYPE_CHECKING:
     import polars as pl
 
-Compute = Callable[[Any, str], "pl.DataFrame"]
+Compute = Callable[[Estimator, str], "pl.DataFrame"]
 
 
 def transform_on(
-    client: Any, model: Any, paths: str | Sequence[Any], folder: str | os.PathLike[str], **reading: Any
+    client: Cluster | str | None,
+    model: Estimator,
+    paths: Paths,
+    folder: str | os.PathLike[str],
+    **reading: Any,
 ) -> list[Path]:
     """Write the weights of the rows of each file to a file of the same name.
 
@@ -49,16 +55,20 @@ def transform_on(
 
 
 def predict_on(
-    client: Any, model: Any, paths: str | Sequence[Any], folder: str | os.PathLike[str], **reading: Any
+    client: Cluster | str | None,
+    model: Estimator,
+    paths: Paths,
+    folder: str | os.PathLike[str],
+    **reading: Any,
 ) -> list[Path]:
     """Write the predictions for the rows of each file to a file of the same name; parameters as for `transform_on`."""
     return _apply_on(client, model, paths, folder, _Predictions(RowReader(**reading)))
 
 
 def recommend_on(
-    client: Any,
-    model: Any,
-    paths: str | Sequence[Any],
+    client: Cluster | str | None,
+    model: Estimator,
+    paths: Paths,
     folder: str | os.PathLike[str],
     *,
     n: int = 10,
@@ -88,7 +98,7 @@ class _Weights:
     def __init__(self, read: RowReader) -> None:
         self._read = read
 
-    def __call__(self, model: Any, path: str) -> pl.DataFrame:
+    def __call__(self, model: Estimator, path: str) -> pl.DataFrame:
         import polars as pl
 
         loaded = self._read(path)
@@ -101,7 +111,7 @@ class _Predictions:
     def __init__(self, read: RowReader) -> None:
         self._read = read
 
-    def __call__(self, model: Any, path: str) -> pl.DataFrame:
+    def __call__(self, model: Estimator, path: str) -> pl.DataFrame:
         import polars as pl
 
         loaded = self._read(path)
@@ -112,7 +122,7 @@ class _Lists:
     def __init__(self, read: RatingReader, n: int) -> None:
         self._read, self._n = read, n
 
-    def __call__(self, model: Any, path: str) -> pl.DataFrame:
+    def __call__(self, model: Estimator, path: str) -> pl.DataFrame:
         import polars as pl
 
         (frame,) = self._read(path).arguments
@@ -128,7 +138,11 @@ class _Lists:
 
 
 def _apply_on(
-    client: Any, model: Any, paths: str | Sequence[Any], folder: str | os.PathLike[str], compute: Compute
+    client: Cluster | str | None,
+    model: Estimator,
+    paths: Paths,
+    folder: str | os.PathLike[str],
+    compute: Compute,
 ) -> list[Path]:
     target, sources = Path(folder), partition_paths(paths)
     names = [Path(path).name.split(".")[0] for path in sources]
@@ -150,7 +164,7 @@ def _apply_on(
     return written
 
 
-def _write(compute: Compute, model: Any, source: str, output: str) -> None:
+def _write(compute: Compute, model: Estimator, source: str, output: str) -> None:
     """Compute and write one file, complete or not at all."""
     from polars.exceptions import PolarsError  # its name for a full disk
 

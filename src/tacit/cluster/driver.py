@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import time
 import warnings
@@ -13,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,10 +23,12 @@ from tacit.channel.clear import Clear
 from tacit.channel.fixedpoint import LIMIT, Grid
 from tacit.channel.noisy import Noisy
 from tacit.channel.peers import Alone
-from tacit.channel.run import interposed, is_alone
+from tacit.channel.run import Channel, interposed, is_alone
+from tacit.cluster.here import Cluster, Task
 from tacit.cluster.journal import ClusterJournal, JournalledAccount
 from tacit.cluster.worker import (
     AT_DRIVER,
+    Answer,
     Contribution,
     FitSpec,
     Header,
@@ -38,6 +41,7 @@ from tacit.cluster.worker import (
     forget,
 )
 from tacit.errors import InvalidInputError, PartyError, ProtocolError, kind_of, words
+from tacit.estimators.base import Estimator
 from tacit.privacy.ledger.spending import Spending, open_ledger
 from tacit.progress import tell
 from tacit.validation import check_count
@@ -81,21 +85,22 @@ class Progress:
 
 
 OnRound = Callable[[Progress], None]
+Model = TypeVar("Model", bound=Estimator)
 
 
 def drive(
-    client: Any,
-    estimator: Any,
+    client: Cluster,
+    estimator: Model,
     sources: Sequence[Any],
     load: Load,
     *,
-    checkpoint: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     threads: int = 1,
     resident: int | None = None,
     patience: float = 300.0,
     keep_checkpoint: bool = False,
     on_round: OnRound | None = None,
-) -> Any:
+) -> Model:
     """Fit an estimator to the sources, one per partition, that `load` reads on the workers; see `tacit.cluster.run_on`."""
     alone = is_alone()
     if checkpoint is not None and not alone:
@@ -117,14 +122,14 @@ def drive(
             patience=patience,
         )
         try:
-            fitted = run.fit(on_round or (lambda progress: None))
+            run.fit(on_round or (lambda progress: None))
         finally:
             run.close()
         if not keep_checkpoint:
             journal.end()
     finally:
         journal.release()
-    return fitted
+    return estimator
 
 
 class _Resumable(Alone):
@@ -148,8 +153,8 @@ class _Resumable(Alone):
 class _ClusterRun:
     def __init__(
         self,
-        client: Any,
-        estimator: Any,
+        client: Cluster,
+        estimator: Estimator,
         sources: Sequence[Any],
         load: Load,
         journal: ClusterJournal,
@@ -181,16 +186,16 @@ class _ClusterRun:
             resident,
             is_alone(),
         )
-        self._answers: list[Any] = []
+        self._answers: list[Answer] = []
         self._given: dict[str, int] = {}
         self._place: dict[int, str] = {}
         self._avoided: set[str] = set()
         self._computed = 0.0  # seconds that half of the workers took, over all rounds
-        self._channels: dict[int, Any] = {}
+        self._channels: dict[int, Channel] = {}
         self._alone = is_alone()
         self._counter = self._first = 0
 
-    def fit(self, on_round: OnRound) -> Any:
+    def fit(self, on_round: OnRound) -> None:
         while True:
             contribution = self._collected()
             if contribution.header is None:
@@ -208,7 +213,7 @@ class _ClusterRun:
         for channel in self._channels.values():
             channel.close()
         self.journal.conclude(self._spending)
-        return self._fitted(contribution)
+        self._take_over(contribution)
 
     def _progress(self, header: Header) -> Progress:
         plan = header.plan
@@ -225,7 +230,7 @@ class _ClusterRun:
                 forget, self._spec.run, on_error="ignore", wait=False
             )  # a worker that hangs would not answer
 
-    def _fitted(self, ended: Contribution) -> Any:
+    def _take_over(self, ended: Contribution) -> None:
         estimator = self._estimator
         for name, value in (ended.released or {}).items():
             setattr(estimator, name, value)
@@ -242,24 +247,23 @@ class _ClusterRun:
             estimator.guarantee_ = channels[0].guarantee.assuming(*assumed, *own)
         else:  # the estimator itself says that it protects nothing, and why
             estimator.guarantee_ = stated
-        return estimator
 
     # ------------------------------------------------------------------------------------------------------- answers
 
-    def _answer(self, contribution: Contribution, header: Header) -> Any:
+    def _answer(self, contribution: Contribution, header: Header) -> Answer:
         """Return the answer to what all partitions wait for; it is kept in the journal before anyone sees it."""
         number = len(self._answers)
         recorded = self.journal.answer(number)
         channel = self._channel(header)
         if recorded is not None:
-            if isinstance(channel, Noisy) and header.kind == "sum":
+            if isinstance(channel, Noisy) and isinstance(recorded, Total):
                 channel.recall(Sum.described(header.signature), recorded, rate=header.rate)
-            elif isinstance(channel, Noisy):
+            elif isinstance(channel, Noisy) and isinstance(recorded, int):
                 channel.recall_choice(recorded)
             return recorded
         self.journal.go_on(self._spending)
         if isinstance(channel, Noisy) and header.kind == "choose":
-            answer: Any = channel.choose_from(contribution.integers["scores"], header.signature[-1])
+            answer: Answer = channel.choose_from(contribution.integers["scores"], header.signature[-1])
         elif isinstance(channel, Noisy):
             ask = Sum.described(header.signature)
             measured = channel.scaled(ask, contribution.integers)
@@ -271,7 +275,7 @@ class _ClusterRun:
         self.journal.keep(number, answer)
         return answer
 
-    def _elsewhere(self, channel: Any, contribution: Contribution, header: Header) -> Any:
+    def _elsewhere(self, channel: Channel, contribution: Contribution, header: Header) -> Total:
         """Hand the total of this cluster to a channel that reaches further: the exact sums among parties, or an observer."""
         if header.kind != "sum" or header.rate != 1:
             raise ProtocolError(
@@ -289,9 +293,9 @@ class _ClusterRun:
         ask.units = min(contribution.units, header.max_units) if header.plan is not None else contribution.units
         return channel.exchange([ask])
 
-    def _channel(self, header: Header) -> Any:
+    def _channel(self, header: Header) -> Channel:
         if header.channel not in self._channels:
-            channel: Any = Clear()
+            channel: Channel = Clear()
             if header.plan is not None:
                 seed = getattr(self._estimator, "insecure_seed", None)
                 spending = None if self._spending is None else JournalledAccount(self._spending, self.journal)
@@ -338,20 +342,20 @@ class _ClusterRun:
             return False
         return len(self._answers) >= sum(step.count for step in plans[0].steps) + len(plans[0].choices)
 
-    def _advance(self, worker: str, numbers: Sequence[int], place: int) -> Any:
+    def _advance(self, worker: str, numbers: Sequence[int], place: int) -> Task:
         spec = None if worker in self._given else self._spec
         known = self._given.get(worker, 0)
         self._given[worker] = place
         answers = self._answers[known:place]
         return self._submit(worker, advance, self._spec.run, place, known, answers, self._of(numbers), spec)
 
-    def _encode(self, worker: str, numbers: Sequence[int], place: int, grids: Mapping[str, Grid]) -> Any:
+    def _encode(self, worker: str, numbers: Sequence[int], place: int, grids: Mapping[str, Grid]) -> Task:
         return self._submit(worker, encode, self._spec.run, place, self._of(numbers), grids)
 
     def _of(self, numbers: Sequence[int]) -> dict[int, Any]:
         return {number: self._sources[number] for number in numbers}
 
-    def _submit(self, worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _submit(self, worker: str, function: Callable[..., Any], *arguments: Any) -> Task:
         self._counter += 1
         key = f"tacit-{function.__name__}-{self._spec.run}-{self._counter}"
         with warnings.catch_warnings():
@@ -361,7 +365,7 @@ class _ClusterRun:
                 function, *arguments, key=key, workers=[worker], allow_other_workers=False, pure=False, retries=0
             )
 
-    def _everyone(self, submit: Callable[..., Any], *arguments: Any, least: bool = False) -> Contribution:
+    def _everyone(self, submit: Callable[..., Task], *arguments: Any, least: bool = False) -> Contribution:
         """Submit one task per worker for its partitions, wait for all, and return their sum; `least` takes one partition."""
         self._assign()
         groups: dict[str, list[int]] = {}
@@ -383,7 +387,7 @@ class _ClusterRun:
                 raise
             raise _WorkerLostError from error
 
-    def _wait(self, futures: Mapping[str, Any]) -> None:
+    def _wait(self, futures: Mapping[str, Task]) -> None:
         """Wait for all tasks; raise what a partition raised, and `_WorkerLostError` if a worker went away."""
         begun, half = time.monotonic(), math.inf
         while True:
@@ -396,6 +400,7 @@ class _ClusterRun:
             for worker, future in futures.items():
                 if future.status == "error":
                     error = future.exception()
+                    assert error is not None  # the task failed
                     if not isinstance(error, LostStateError) and not _means_death(error):
                         raise error
                     lost.append(worker)
@@ -462,7 +467,7 @@ def _scheduler_lost() -> PartyError:
     )
 
 
-def dashboard_of(client: Any) -> str | None:
+def dashboard_of(client: Cluster) -> str | None:
     """Return the address of Dask's dashboard; None if the scheduler has none, where Dask names an address all the same."""
     served = "dashboard" in client.scheduler_info(n_workers=0).get("services", {}) and find_spec("bokeh") is not None
     return str(client.dashboard_link) if served else None
@@ -473,7 +478,7 @@ def _means_death(error: BaseException) -> bool:
     return isinstance(error, OSError) or type(error).__name__ == "KilledWorker"
 
 
-def _without_secrets(estimator: Any) -> Any:
+def _without_secrets(estimator: Estimator) -> Estimator:
     """Return a copy of the estimator for the workers: nothing that they do not need."""
     from sklearn.base import clone
 
@@ -484,7 +489,8 @@ def _without_secrets(estimator: Any) -> Any:
 
         # an array is copied at once, here and per partition; `clone` copies a list item by item
         settings["catalogue"] = as_ids(settings["catalogue"], "catalogue")
-    return clone(type(estimator)(**settings))
+    fresh: Estimator = clone(type(estimator)(**settings))
+    return fresh
 
 
 def _grid_for(largest: float, partitions: int) -> Grid:
@@ -496,7 +502,7 @@ def _grid_for(largest: float, partitions: int) -> Grid:
     return Grid(max(math.ceil(math.log2(largest * partitions / LIMIT)) + 1, -900))
 
 
-def _in_the_clear(contribution: Contribution, header: Header, grids: Mapping[str, Grid]) -> Any:
+def _in_the_clear(contribution: Contribution, header: Header, grids: Mapping[str, Grid]) -> Answer:
     totals = {name: grids[name].decode(integers) for name, integers in contribution.integers.items()}
     if header.kind == "choose":
         return int(np.argmax(totals["scores"]))

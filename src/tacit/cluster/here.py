@@ -8,9 +8,53 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from tacit.errors import PrivacyWarning
+
+
+class Task(Protocol):
+    """The part of a future of Dask's that the driver uses."""
+
+    @property
+    def status(self) -> str:
+        """One of "pending", "finished", "error", "cancelled" and "lost"."""
+
+    def exception(self) -> BaseException | None:
+        """Return what the task raised."""
+
+    def result(self) -> Any:
+        """Return the result, or raise what the task raised."""
+
+
+class Cluster(Protocol):
+    """The part of Dask's client that the driver uses; results are of the type that the submitted function returns."""
+
+    @property
+    def status(self) -> str:
+        """Whether it is "running"."""
+
+    @property
+    def dashboard_link(self) -> str | None:
+        """The address of the dashboard."""
+
+    def scheduler_info(self, n_workers: int = -1) -> dict[str, Any]:
+        """Return the workers and the services."""
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> Task:
+        """Run a function on a worker."""
+
+    def scatter(self, value: Any, /, **settings: Any) -> Task:
+        """Send a value to the workers."""
+
+    def gather(self, futures: Sequence[Task]) -> list[Any]:
+        """Return the results."""
+
+    def cancel(self, futures: Sequence[Task]) -> None:
+        """Do not run what has not run yet."""
+
+    def run(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> dict[str, Any]:
+        """Run a function on every worker."""
 
 
 class Done:
@@ -34,13 +78,14 @@ class Done:
 class Here:
     """A client whose one worker is this process; use it within `working_here`."""
 
-    status, dashboard_link = "running", None
+    status: str = "running"
+    dashboard_link: str | None = None
 
     def scheduler_info(self, n_workers: int = -1) -> dict[str, Any]:
         """Return the one worker."""
         return {"workers": {"here": {}}, "services": {}}
 
-    def submit(self, function: Callable[..., Any], *arguments: Any, **settings: Any) -> Done:
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> Done:
         """Run a task now."""
         try:
             given = [one.result() if isinstance(one, Done) else one for one in arguments]
@@ -50,18 +95,18 @@ class Here:
         except Exception as error:
             return Done(error=error)
 
-    def scatter(self, value: Any, **settings: Any) -> Done:
+    def scatter(self, value: Any, /, **settings: Any) -> Done:
         """Return the value as the result of a task."""
         return Done(value)
 
-    def gather(self, futures: Sequence[Done]) -> list[Any]:
+    def gather(self, futures: Sequence[Task]) -> list[Any]:
         """Return the results."""
         return [future.result() for future in futures]
 
-    def cancel(self, futures: Sequence[Done]) -> None:
+    def cancel(self, futures: Sequence[Task]) -> None:
         """Do nothing: all tasks have run."""
 
-    def run(self, function: Callable[..., Any], *arguments: Any, **settings: Any) -> dict[str, Any]:
+    def run(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> dict[str, Any]:
         """Run a function on the one worker."""
         return {"here": function(*arguments)}
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tacit.channel.asks import Total
 from tacit.errors import InvalidInputError, LedgerError, words
+from tacit.estimators.base import Estimator
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Charge
 from tacit.privacy.ledger.spending import OpenCharge, Spending
@@ -73,7 +74,7 @@ class ClusterJournal:
         """Whether a ledger was charged for this run."""
         return self._charge is not None
 
-    def begin(self, estimator: Any, data: str, spending: Spending | None = None) -> None:
+    def begin(self, estimator: Estimator, data: str, spending: Spending | None = None) -> None:
         """Begin a run, or take up the one in the folder if it is the same; `data` says what is read, and how."""
         if self._folder is None:
             return
@@ -106,7 +107,7 @@ class ClusterJournal:
         if self.charged:
             self._paid(spending)
 
-    def answer(self, number: int) -> Any:
+    def answer(self, number: int) -> Total | int | None:
         """Return an answer that was kept, or None."""
         path = self._path(number)
         if path is None or not path.exists():
@@ -117,7 +118,7 @@ class ClusterJournal:
             names = [name.removeprefix(NOISE) for name in file.files if name.startswith(NOISE)]
             return Total({name: file[name] for name in names}, {name: float(file[NOISE + name]) for name in names})
 
-    def keep(self, number: int, answer: Any) -> None:
+    def keep(self, number: int, answer: Total | int) -> None:
         """Write an answer; when this returns, it survives a crash."""
         path = self._path(number)
         if path is None:

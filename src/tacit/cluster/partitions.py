@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.cluster.here import Cluster
 from tacit.cluster.worker import Loaded
 from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 from tacit.estimators.input import is_dask
+
+if TYPE_CHECKING:
+    import polars as pl
 
 BATCH = 65_536
 """Rows that are read at a time where a file is divided into blocks."""
 HASH_RANGES = 16
 """Users are compared in this many parts, by a hash of their ids, so that no process holds all of them."""
 TEXT_ENDING = ".jsonl"
+Paths = str | Sequence[str | os.PathLike[str]]
+"""Files with the partitions, or a pattern of their names."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +87,7 @@ def sources_of(
     return [Block(path, number, blocks, by_place) for path in paths for number in range(blocks)]
 
 
-def partition_paths(data: str | Sequence[Any]) -> list[str]:
+def partition_paths(data: Paths) -> list[str]:
     """Return the files that a pattern or a list names, as absolute paths, in order."""
     if isinstance(data, str):
         paths = [data] if Path(data).is_file() else sorted(glob.glob(data))
@@ -97,7 +103,7 @@ def partition_paths(data: str | Sequence[Any]) -> list[str]:
     return [os.path.abspath(path) for path in paths]
 
 
-def _number(key: Any) -> tuple[int, ...]:
+def _number(key: object) -> tuple[int, ...]:
     return tuple(part for part in (key if isinstance(key, tuple) else (key,)) if isinstance(part, int))
 
 
@@ -305,7 +311,7 @@ class RatingReader:
         self._check_columns(read_columns(path), Path(path).name)
         return read_frame(path, columns=self.columns[:1])[self.columns[0]]
 
-    def _check_columns(self, names: Any, where: str) -> None:
+    def _check_columns(self, names: Collection[str], where: str) -> None:
         missing = [name for name in self.columns if name not in names]
         if missing:
             raise InvalidInputError(
@@ -315,17 +321,17 @@ class RatingReader:
             )
 
 
-def _empty(frame: Any) -> None:
+def _empty(frame: pl.DataFrame) -> None:
     for name in frame.columns:
         frame.drop_in_place(name)
 
 
-def _halved(column: Any) -> Any:
+def _halved(column: pl.Series) -> pl.Series:
     """Return a polars series of numbers in 32 bits if they are the same there, and others as they are."""
     import polars as pl
 
     if column.dtype.is_integer():
-        fits = column.null_count() == 0 and column.min() > -(2**30) and column.max() < 2**30
+        fits = column.null_count() == 0 and bool(column.is_between(-(2**30), 2**30, closed="none").all())
         return column.cast(pl.Int32) if fits else column
     if column.dtype != pl.Float64:
         return column
@@ -333,14 +339,14 @@ def _halved(column: Any) -> Any:
     return small if bool((small.cast(pl.Float64) == column).all()) else column
 
 
-def hashed(ids: Any) -> Any:
+def hashed(ids: pl.Series) -> pl.Series:
     """Return a hash of every id, the same for a number and its text."""
     import polars as pl
 
     return pl.Series(ids).cast(pl.String).hash(seed=0)
 
 
-def check_units_apart(client: Any, sources: Sequence[Any], read: RatingReader) -> None:
+def check_units_apart(client: Cluster, sources: Sequence[Any], read: RatingReader) -> None:
     """Raise if a user has ratings in two partitions: the guarantee is per user, and a partition bounds its own users only.
 
     The check is private to the holder of the data: only whether it failed is said. Every partition is read once, and hashes of

@@ -8,17 +8,19 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 from tacit.cluster.driver import OnRound, drive
-from tacit.cluster.here import Here, working_here
+from tacit.cluster.here import Cluster, Here, working_here
 from tacit.cluster.journal import ClusterJournal
 from tacit.cluster.partitions import RatingReader, RowReader, check_units_apart, partition_paths, sources_of
 from tacit.errors import InvalidInputError, ProtocolError, TacitError, kind_of, words
+from tacit.estimators.base import Estimator
 from tacit.estimators.input import is_dask
 from tacit.estimators.registry import ESTIMATORS, RATINGS, RECORDS, RELATIONS
 from tacit.validation import check_count
 
+Model = TypeVar("Model", bound=Estimator)
 NO_PROGRAMS = ("ImplicitRecommender", "LocalCountFactorization", "Recommender")
 """Estimators that are no programs over a channel."""
 INTERACTIONS = ("PrivateImplicitRecommender",)
@@ -43,8 +45,8 @@ class MissingDaskError(TacitError, ImportError):
 
 
 def run_on(
-    client: Any,
-    estimator: Any,
+    client: Cluster | str | None,
+    estimator: Model,
     partitions: Any,
     *,
     workers: int | None = None,
@@ -61,7 +63,7 @@ def run_on(
     patience: float = 300.0,
     dashboard: bool = False,
     on_round: OnRound | None = None,
-) -> Any:
+) -> Model:
     """Fit an estimator to data in partitions on the workers of a Dask cluster, and return it, fitted.
 
     Parameters
@@ -125,7 +127,7 @@ def run_on(
             "Coupled relations and estimators without privacy that need all data at once are fitted on one machine.",
         )
     ratings, by_place = entry.data == RATINGS, getattr(estimator, "adjacency", "") == "replace-one"
-    read: Any
+    read: RatingReader | RowReader
     if ratings:
         if estimator.catalogue is None:
             raise InvalidInputError(
@@ -146,7 +148,7 @@ def run_on(
         sources = sources_of(
             partitions, cluster, by_user=by_user, blocks=check_count(blocks, "blocks"), by_place=by_place
         )
-        if ratings and not is_dask(partitions):  # which was shuffled by user
+        if isinstance(read, RatingReader) and not is_dask(partitions):  # which was shuffled by user
             check_units_apart(cluster, sources, read)
         return drive(
             cluster,
@@ -172,7 +174,7 @@ def is_small(partitions: Any) -> bool:
     return not is_dask(partitions) and sum(os.path.getsize(path) for path in partition_paths(partitions)) < SMALL_BYTES
 
 
-def check_workers(client: Any) -> None:
+def check_workers(client: Cluster) -> None:
     """Raise unless every worker has this version of tacit; the function is sent as it is, for workers that have none."""
     if isinstance(client, Here):
         return
@@ -207,8 +209,8 @@ def check_workers(client: Any) -> None:
 
 @contextmanager
 def cluster_of(
-    client: Any, workers: int | None = None, *, dashboard: bool = False, small: bool = False
-) -> Iterator[Any]:
+    client: Cluster | str | None, workers: int | None = None, *, dashboard: bool = False, small: bool = False
+) -> Iterator[Cluster]:
     """Yield the client, or that of a cluster on this machine which ends with the block; text is a scheduler's address.
 
     Where no client is given, `small` data is fitted in this process.

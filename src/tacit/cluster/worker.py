@@ -25,16 +25,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel.asks import Choose, Sample, Sum
+from tacit.channel.asks import Choose, Sample, Sum, Total
 from tacit.channel.fixedpoint import Grid, exact_sum
 from tacit.channel.noisy import Noisy
 from tacit.channel.plan import Plan
 from tacit.channel.run import Channel, Transcript, interpose, lengths_of
 from tacit.errors import InvalidInputError, PrivacyWarning, ProtocolError, TacitError, Undisclosed, words
+from tacit.estimators.base import Estimator
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import keyed_generator
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, NDArray[np.float64]]
+Answer = Total | int
+"""What the driver answers: a total, or the candidate that was chosen."""
 AT_DRIVER = "the noise is added at the driver"
 """Why the fit of a partition has no guarantee of its own."""
 
@@ -89,7 +92,7 @@ class FitSpec(Undisclosed):
     """
 
     run: str
-    estimator: Any
+    estimator: Estimator
     load: Load
     secret: bytes
     threads: int
@@ -155,14 +158,14 @@ class Contribution(Undisclosed):
     integers: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     largest: dict[str, float] = field(default_factory=dict)
     units: int = 0
-    released: dict[str, Any] | None = None
+    released: dict[str, object] | None = None
     concluded: tuple[NDArray[np.float64], ...] = ()
     guarantee: Guarantee | None = None
     label: str = ""
     columns: tuple[str, ...] | None = None
 
 
-def label_of(number: int, source: Any) -> str:
+def label_of(number: int, source: object) -> str:
     """Return the name of a partition for messages: that of its file, if it is one."""
     path = getattr(source, "path", source)
     return Path(path).name if isinstance(path, str) else f"partition {number + 1}"
@@ -191,13 +194,13 @@ class PartitionFit:
         self._free: Callable[[], None] | None = None
         self._concluded: list[NDArray[np.float64]] = []
         self._posted: queue.SimpleQueue[tuple[int, Contribution, Arrays] | BaseException] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Answer | _AbandonedError] = queue.SimpleQueue()
         self._channels = self._asked = self._samples = 0
         self._waiting: tuple[int, Contribution, Arrays] | None = None
         self._thread = threading.Thread(target=self._work, args=(source,), daemon=True, name=f"partition-{partition}")
         self._thread.start()
 
-    def at(self, place: int, answers: Sequence[Any]) -> tuple[Contribution, Arrays]:
+    def at(self, place: int, answers: Sequence[Answer]) -> tuple[Contribution, Arrays]:
         """Return what the fit waits for after the first `place` answers; giving it those that it does not have yet.
 
         It may be called again for the same place, as a task that is run twice does.
@@ -247,7 +250,7 @@ class PartitionFit:
         self._channels += 1
         return _Relay(channel, self, self._channels - 1)
 
-    def ask(self, contribution: Contribution, arrays: Arrays) -> Any:
+    def ask(self, contribution: Contribution, arrays: Arrays) -> Answer:
         """Post what the fit waits for, and wait."""
         if self._free is not None and not self._asked:
             self._free()
@@ -259,7 +262,7 @@ class PartitionFit:
             raise answer
         return answer
 
-    def conclude(self, public: Mapping[str, Any]) -> None:
+    def conclude(self, public: Mapping[str, object]) -> None:
         """Note what a run of the fit calls public."""
         self._concluded.append(lengths_of(public))
 
@@ -284,7 +287,7 @@ class _Relay:
     def close(self) -> None:
         self._channel.close()
 
-    def conclude(self, public: Mapping[str, Any]) -> None:
+    def conclude(self, public: Mapping[str, object]) -> None:
         """Note it: the driver compares what the estimators release in the end, and parties what is public."""
         self._fit.conclude(public)
 
@@ -294,16 +297,18 @@ class _Relay:
             return Header(self._number, kind, signature, rate, self._channel.plan, self._channel.max_units)
         return Header(self._number, kind, signature, rate)
 
-    def exchange(self, asks: Sequence[Sum]) -> Any:
+    def exchange(self, asks: Sequence[Sum]) -> Total:
         (ask,) = asks
         if isinstance(self._channel, Noisy):
             integers = {name: array.integers for name, array in self._channel.measure(asks).items()}
             contribution = Contribution(self._header("sum", ask.signature()), integers, units=ask.units or 0)
-            return self._fit.ask(contribution, {})
-        return self._fit.ask(
-            Contribution(self._header("sum", ask.signature()), largest=_largest(ask.arrays), units=ask.units or 0),
-            ask.arrays,
-        )
+            answer = self._fit.ask(contribution, {})
+        else:
+            header = self._header("sum", ask.signature())
+            contribution = Contribution(header, largest=_largest(ask.arrays), units=ask.units or 0)
+            answer = self._fit.ask(contribution, ask.arrays)
+        assert isinstance(answer, Total)  # the driver answers a sum with one
+        return answer
 
     def sample(self, asks: Sequence[Sample]) -> list[NDArray[np.bool_]]:
         self._rate = asks[0].rate
@@ -314,20 +319,24 @@ class _Relay:
         if isinstance(self._channel, Noisy):
             scores, sensitivity = self._channel.measure_scores(asks)
             header = self._header("choose", (*ask.signature(), sensitivity))
-            return int(self._fit.ask(Contribution(header, {"scores": scores}), {}))
-        header = self._header("choose", (*ask.signature(), 0.0))
-        scored = {"scores": ask.scores}
-        return int(self._fit.ask(Contribution(header, largest=_largest(scored)), scored))
+            answer = self._fit.ask(Contribution(header, {"scores": scores}), {})
+        else:
+            header = self._header("choose", (*ask.signature(), 0.0))
+            scored = {"scores": ask.scores}
+            answer = self._fit.ask(Contribution(header, largest=_largest(scored)), scored)
+        assert isinstance(answer, int)  # the driver answers a choice with the index of the winner
+        return answer
 
     @property
     def guarantee(self) -> Guarantee:
         return Guarantee.none(AT_DRIVER)
 
 
-def _fresh(estimator: Any) -> Any:
+def _fresh(estimator: Estimator) -> Estimator:
     from sklearn.base import clone
 
-    return clone(estimator)
+    fresh: Estimator = clone(estimator)
+    return fresh
 
 
 def _largest(arrays: Arrays) -> dict[str, float]:
@@ -339,7 +348,7 @@ class _Run:
     spec: FitSpec
     used: float = field(default_factory=time.monotonic)
     """When a task last needed it."""
-    answers: list[Any] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     fits: dict[int, PartitionFit] = field(default_factory=dict)
     waiting: dict[int, tuple[int, Contribution, Arrays]] = field(default_factory=dict)
     """What fits that were dropped from memory waited for when they were."""
@@ -373,7 +382,7 @@ A driver that was only slow gives its workers everything again."""
 
 
 def advance(
-    run: str, place: int, known: int, answers: Sequence[Any], sources: Mapping[int, Any], spec: FitSpec | None = None
+    run: str, place: int, known: int, answers: Sequence[Answer], sources: Mapping[int, Any], spec: FitSpec | None = None
 ) -> Contribution:
     """Bring the fits of these partitions to their ask number `place`, and return what they add together.
 
@@ -403,7 +412,7 @@ def encode(run: str, place: int, sources: Mapping[int, Any], grids: Mapping[str,
 
 
 def _at(
-    run: str, place: int, known: int, answers: Sequence[Any], sources: Mapping[int, Any], spec: FitSpec | None = None
+    run: str, place: int, known: int, answers: Sequence[Answer], sources: Mapping[int, Any], spec: FitSpec | None = None
 ) -> Iterator[tuple[Contribution, Arrays]]:
     """Yield what each of the fits waits for: one fit after the other, so that one at a time needs memory to work in."""
     held = _held(run, spec)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit.estimators.base import Estimator
 
 
-def fit_in_partitions(estimator: Any, data: Any, y: Any = None) -> Any:
+def fit_in_partitions(estimator: Estimator, data: Any, y: str | None = None) -> Estimator:
     """Fit an estimator to data in partitions on this machine; `tacit.cluster.run_on` has the settings for real clusters.
 
     `y` is the name of the column of the targets.
     """
-    return import_module("tacit.cluster").run_on(None, estimator, data, target=y)
+    fitted: Estimator = import_module("tacit.cluster").run_on(None, estimator, data, target=y)
+    return fitted

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tacit.estimators.saved import SavedModel
 
 TABLE, RATINGS, RELATIONS, RECORDS = "table", "ratings", "relations", "records"
 """Kinds of data that parties bring to a job: rows of numbers, ratings, coupled relations, or records of columns of any kind."""
@@ -36,9 +39,10 @@ class Entry:
     needs: tuple[str, ...] = ()
     extra: str = ""
 
-    def load_class(self) -> Any:
+    def load_class(self) -> type[SavedModel]:
         """Import the class."""
-        return getattr(import_module(self.module), self.name)
+        loaded: type[SavedModel] = getattr(import_module(self.module), self.name)
+        return loaded
 
 
 _ENTRIES = (
@@ -76,7 +80,7 @@ JOBS = {entry.job: entry for entry in _ENTRIES if entry.job}
 """Those that parties can fit, by the name of the model in a job."""
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> SavedModel:
     """Read a model that was saved by its `save` method; returns the fitted estimator, without its private data.
 
     Parameters

@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 from tacit.channel import Channel, Clear, Noisy, Plan, Total
 from tacit.channel.asks import Choose, NormedSum, Sample, Sum, normalise_columns
 from tacit.channel.directions.summer import withstands
-from tacit.channel.run import interpose
+from tacit.channel.run import Transcript, interpose
 from tacit.errors import TacitError
+from tacit.estimators.base import Estimator
 from tacit.estimators.private import PrivateFit
 from tacit.estimators.registry import JOBS, RATINGS, RECORDS, RELATIONS
 from tacit.estimators.verdict import about_guarantee
 from tacit.parties.job import Job
 from tacit.parties.models import PartyData, estimator_of
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.rounding import shown_epsilon
 
 REHEARSED_ROWS = 30
@@ -56,11 +59,11 @@ class Review:
 
 def review(
     job: Job,
-    estimator: Any = None,
+    estimator: Estimator | None = None,
     *,
     party: str | None = None,
     data: PartyData | None = None,
-    account: tuple[Any, str] | None = None,
+    account: tuple[Ledger, str] | None = None,
 ) -> Review:
     """Return what a job will release, and what that costs.
 
@@ -126,7 +129,7 @@ def _counted(sums: Mapping[str, int], plan: Plan | None) -> list[str]:
     return [head, *(f"  {count} x {what}" for what, count in sums.items())]
 
 
-def _guaranteed(estimator: Any, plan: Plan | None, voided: str | None) -> str:
+def _guaranteed(estimator: Estimator, plan: Plan | None, voided: str | None) -> str:
     if voided is not None:
         return f"THERE IS NO GUARANTEE: the job sets {voided}. What the others learn may give single records away."
     if plan is None and isinstance(estimator, PrivateFit):
@@ -151,7 +154,7 @@ def _concerns(plan: Plan | None, data: PartyData | None) -> list[str]:
     return [f"CONSIDER: {concern.what}" for concern in concerns]
 
 
-def _pooled(job: Job, estimator: Any, private: bool) -> str:
+def _pooled(job: Job, estimator: Estimator, private: bool) -> str:
     parties = len(job.parties)
     others = parties - 1
     if private and job.colluding:
@@ -183,7 +186,7 @@ def _pooled(job: Job, estimator: Any, private: bool) -> str:
     return text
 
 
-def _stated(estimator: Any) -> str:
+def _stated(estimator: Estimator) -> str:
     """Return epsilon and delta as the job states them."""
     epsilon = estimator.epsilon
     shown = (
@@ -192,7 +195,7 @@ def _stated(estimator: Any) -> str:
     return f"{shown} and delta {estimator.delta:g}"
 
 
-def _cost(estimator: Any, plan: Plan | None, voided: str | None, account: tuple[Any, str] | None) -> str:
+def _cost(estimator: Estimator, plan: Plan | None, voided: str | None, account: tuple[Ledger, str] | None) -> str:
     if account is None:
         return NO_LEDGER
     ledger, dataset = account
@@ -223,11 +226,11 @@ class _Rehearsal:
         self.asked: Counter[str] = Counter()
 
     @property
-    def transcript(self) -> Any:
+    def transcript(self) -> Transcript:
         return self._clear.transcript
 
     @property
-    def guarantee(self) -> Any:
+    def guarantee(self) -> Guarantee:
         return self._clear.guarantee
 
     def open(self) -> None:
@@ -255,7 +258,7 @@ class _Rehearsal:
     def choose(self, asks: Sequence[Choose]) -> int:
         return 0
 
-    def conclude(self, public: Mapping[str, Any]) -> None:
+    def conclude(self, public: Mapping[str, object]) -> None:
         """There is nobody to compare with."""
 
     def close(self) -> None:
@@ -263,7 +266,7 @@ class _Rehearsal:
 
 
 def _rehearsed(
-    job: Job, estimator: Any, data: PartyData | None
+    job: Job, estimator: Estimator, data: PartyData | None
 ) -> tuple[dict[str, int], Plan | None, TacitError | None]:
     """Run the program on invented rows; return which sums it asked for how often, the plan of a private model, and why it failed.
 
@@ -298,7 +301,7 @@ def _rehearsed(
     return dict(asked), next((one.plan for one in seen if one.plan is not None), None), None if asked else failure
 
 
-def _invented(job: Job, estimator: Any, kind: str | None) -> PartyData:
+def _invented(job: Job, estimator: Estimator, kind: str | None) -> PartyData:
     """Return random rows with the job's columns: no row of anybody."""
     generator, columns = np.random.default_rng(0), len(job.features)
     if kind == RATINGS:

@@ -15,6 +15,7 @@ from typing import Any
 from tacit.channel.masked import among
 from tacit.channel.run import interpose
 from tacit.errors import InvalidInputError, PartyError, words
+from tacit.estimators.base import Estimator
 from tacit.parties.handshake import GoOnError, greet
 from tacit.parties.identity import Identity, check_valid
 from tacit.parties.job import Job
@@ -54,7 +55,7 @@ class Part:
         Parties that left for good, and the first round (counted from 1) without their records.
     """
 
-    estimator: Any
+    estimator: Estimator
     traffic: Traffic
     seconds: float
     processor: float
@@ -62,7 +63,7 @@ class Part:
     payoff_text: str = ""
     left: dict[str, int] = field(default_factory=dict)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, float]:
         """Return rounds, bytes and seconds as plain values."""
         return {
             **asdict(self.traffic),
@@ -78,7 +79,7 @@ def join(
     data: PartyData,
     folder: str | os.PathLike[str],
     *,
-    estimator: Any = None,
+    estimator: Estimator | None = None,
     resume: bool = False,
     retry: float = 0.0,
     held_out: float = 0.0,
@@ -182,7 +183,7 @@ def join(
 class _Fitted:
     """The result of an attempt that finished: the model, who left before being done (`behind`), and who left for good."""
 
-    estimator: Any
+    estimator: Estimator
     behind: list[str]
     left: dict[int, int]
 
@@ -263,7 +264,7 @@ class _Patience:
 
 
 def _divided(
-    data: PartyData, job: Job, estimator: Any, fraction: float, journal: RoundJournal
+    data: PartyData, job: Job, estimator: Estimator, fraction: float, journal: RoundJournal
 ) -> tuple[PartyData, HeldOutRecords | None]:
     """Hold records out by a secret of the run, so that a resumed run holds out the same."""
     if fraction == 0:
@@ -294,7 +295,7 @@ def _fit(
     index: int,
     link: Link,
     journal: RoundJournal,
-    estimator: Any,
+    estimator: Estimator,
     data: PartyData,
     patience: _Patience,
     on_begin: Callable[[], None],

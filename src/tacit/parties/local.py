@@ -9,23 +9,30 @@ import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacit.errors import InvalidInputError, PartyError, TacitError, kind_of, parameter, words
 from tacit.estimators.base import pickling_everything
 from tacit.parties.identity import Identity
 from tacit.parties.job import Job, Party
 from tacit.parties.join import Part, join
+from tacit.parties.link import Traffic
 from tacit.parties.memory import keep_freed_memory
 from tacit.parties.models import PartyData, check_party_data
 from tacit.parties.relations import are_relations, check_sites, outlines_of, site_of
 from tacit.progress import part_named, tell
 
-Progress = Callable[[int, int, Any], None]
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+Progress = Callable[[int, int, Traffic], None]
+Arguments = tuple[Job, Identity, PartyData, str | os.PathLike[str], dict[str, Any]]
+"""Those of `join`, by place and by name."""
+Model = TypeVar("Model")
 
 
 def run_local(
-    estimator: Any,
+    estimator: Model,
     parts: Sequence[Any],
     targets: Sequence[Any] | None = None,
     *,
@@ -33,7 +40,7 @@ def run_local(
     folder: str | os.PathLike[str] | None = None,
     on_round: Progress | None = None,
     **settings: Any,
-) -> list[Any]:
+) -> list[Model]:
     """Fit an estimator among parties, each a process of its own on this computer, and return the fitted estimators.
 
     Parameters
@@ -98,7 +105,7 @@ def run_local(
 def _telling(on_round: Progress | None) -> Progress:
     """Return a function that tells the rounds of the first party, and calls `on_round` for all of them."""
 
-    def told(party: int, number: int, traffic: Any) -> None:
+    def told(party: int, number: int, traffic: Traffic) -> None:
         if party == 0:
             tell("round", number)
         if on_round is not None:
@@ -144,7 +151,7 @@ def local_job(
 
 
 def in_processes(
-    arguments: Sequence[tuple[Any, ...]], on_round: Progress | None = None, *, all_tell: bool = True
+    arguments: Sequence[Arguments], on_round: Progress | None = None, *, all_tell: bool = True
 ) -> list[Part]:
     """Run `join` for each set of arguments in a new process; raise the first error, if there is one.
 
@@ -185,7 +192,7 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
-def _party(pipe: Any, given: tuple[Any, ...], threads: int, tell: bool) -> None:
+def _party(pipe: Connection, given: Arguments, threads: int, tell: bool) -> None:
     from threadpoolctl import threadpool_limits
 
     from tacit.factor import kernels
@@ -195,7 +202,7 @@ def _party(pipe: Any, given: tuple[Any, ...], threads: int, tell: bool) -> None:
     kernels.THREADS = threads
     threadpool_limits(threads)
 
-    def say(number: int, traffic: Any) -> None:
+    def say(number: int, traffic: Traffic) -> None:
         if tell:
             pipe.send(("round", number, traffic))
 
@@ -208,25 +215,24 @@ def _party(pipe: Any, given: tuple[Any, ...], threads: int, tell: bool) -> None:
         pipe.send(("error", told))
 
 
-def _collected(pipes: list[Any], names: list[str], on_round: Progress | None) -> list[Part]:
+def _collected(pipes: list[Connection], names: list[str], on_round: Progress | None) -> list[Part]:
     from multiprocessing.connection import wait
 
     parts: dict[int, Part] = {}
     errors: list[BaseException] = []
-    waiting: dict[Any, int] = dict(zip(pipes, range(len(pipes)), strict=True))
+    waiting, places = list(pipes), {id(pipe): index for index, pipe in enumerate(pipes)}
     while waiting:
-        ready: list[Any] = list(wait(list(waiting)))
-        for pipe in ready:
-            index = waiting[pipe]
+        for ready in wait(waiting):
+            index = places[id(ready)]
             content: list[Any]
             try:
-                kind, *content = pipe.recv()
+                kind, *content = pipes[index].recv()
             except EOFError:
                 kind, content = "error", [PartyError(f"{names[index]} to finish", words("its process died"), "Resume.")]
             if kind == "round" and on_round is not None:
                 on_round(index, *content)
             elif kind != "round":
-                del waiting[pipe]
+                waiting.remove(pipes[index])
                 if kind == "done":
                     parts[index] = content[0]
                 else:

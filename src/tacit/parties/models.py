@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit.channel.directions.summer import MOST_PARTIES
 from tacit.data import TableSchema, read_matrix
@@ -16,10 +17,15 @@ from tacit.errors import InvalidInputError, Undisclosed, kind_of, parameter, wor
 from tacit.estimators.base import in_file
 from tacit.estimators.private import PrivateFit
 from tacit.estimators.registry import JOBS, RATINGS, RECORDS, RELATIONS
+from tacit.estimators.saved import SavedModel
 from tacit.factor.coupled.outlines import Site
 from tacit.parties.job import Job
 from tacit.parties.relations import check_sites
 from tacit.validation import check_choice
+
+if TYPE_CHECKING:
+    import polars as pl
+    from scipy import sparse
 
 MOST_EPSILON = 100.0
 """An epsilon above this, in a job that someone else wrote, counts as none: the noise hides nobody."""
@@ -36,7 +42,7 @@ class PartyData(Undisclosed):
     y: Any = None
 
     @property
-    def content(self) -> Any:
+    def content(self) -> object:
         """All of it, as arrays that can be compared."""
         if isinstance(self.X, Site):
             return tuple(self.X.arrays())
@@ -48,7 +54,7 @@ class PartyData(Undisclosed):
         return self.X.n_cells if isinstance(self.X, Site) else int(self.X.shape[0])
 
 
-def estimator_of(job: Job, *, accept_no_guarantee: bool = False) -> Any:
+def estimator_of(job: Job, *, accept_no_guarantee: bool = False) -> SavedModel:
     """Return the job's estimator, not yet fitted.
 
     A job is written by someone else. It may name only parameters that a saved model holds too, and none that voids the
@@ -110,7 +116,7 @@ def _as_range(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _largest(epsilon: Any) -> float:
+def _largest(epsilon: float | ArrayLike | Mapping[object, float]) -> float:
     """Return a budget, or the largest budget of any user."""
     given = list(epsilon.values()) if isinstance(epsilon, Mapping) else epsilon
     return float(np.max(np.asarray(given, dtype=float), initial=0.0))
@@ -229,7 +235,7 @@ def check_same_columns(names: list[str], wanted: list[str], party: str) -> None:
     )
 
 
-def _records(path: str | Path, job: Job, party: str) -> Any:
+def _records(path: str | Path, job: Job, party: str) -> pl.DataFrame:
     """Return a data frame of text with the job's columns; columns that the schema leaves out stay here."""
     from tacit.data.files import read_frame
 
@@ -242,7 +248,7 @@ def _records(path: str | Path, job: Job, party: str) -> Any:
     return frame.select(job.features)
 
 
-def _ratings(path: str | Path, job: Job, party: str) -> Any:
+def _ratings(path: str | Path, job: Job, party: str) -> sparse.csr_array:
     """Return a users x features sparse matrix from a table of user, item and rating; of interactions, weights are optional."""
     from scipy.sparse import csr_array
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tacit.data.split import held_out_pairs, held_out_rows
 from tacit.errors import InvalidInputError, TacitError, Undisclosed, words
+from tacit.estimators.base import Estimator
 from tacit.estimators.private import PrivateFit
 from tacit.estimators.registry import JOBS, RATINGS, RECORDS, RELATIONS
 from tacit.parties.job import Job
@@ -143,17 +144,17 @@ def _without_ratings(
     return PartyData(parts[0]), HeldOutRecords(parts[1], None, is_ratings=True)
 
 
-def _content(columns: NDArray[Any], values: NDArray[Any]) -> str:
+def _content(columns: NDArray[np.integer], values: NDArray[np.floating]) -> str:
     return hashlib.sha256(columns.astype("<i8").tobytes() + values.astype("<f8").tobytes()).hexdigest()
 
 
-def own_models(estimator: Any, data: PartyData) -> list[Any]:
+def own_models(estimator: Estimator, data: PartyData) -> list[Estimator]:
     """Fit this party's records alone, with the settings of the job; that stays here, so no ledger is charged.
 
     A private model is fitted several times, each time with new noise.
     """
     fits = OWN_FITS if isinstance(estimator, PrivateFit) and estimator.voided_by() is None else 1
-    fitted: list[Any] = []
+    fitted: list[Estimator] = []
     until = time.monotonic() + OWN_SECONDS
     while not fitted or (len(fitted) < fits and time.monotonic() < until):
         alone = copy.copy(estimator)
@@ -165,7 +166,7 @@ def own_models(estimator: Any, data: PartyData) -> list[Any]:
     return fitted
 
 
-def unit_errors(model: Any, held: HeldOutRecords) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def unit_errors(model: Estimator, held: HeldOutRecords) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return, for each held-out unit, its summed squared error and how many numbers that is."""
     if held.is_ratings:
         entries = held.X.tocoo()
@@ -184,13 +185,13 @@ def unit_errors(model: Any, held: HeldOutRecords) -> tuple[NDArray[np.float64], 
     return np.sum((X - predicted) ** 2, axis=1), np.full(len(X), float(X.shape[1]))
 
 
-def mean_error(models: Sequence[Any], held: HeldOutRecords) -> tuple[float, tuple[float, float], int]:
+def mean_error(models: Sequence[Estimator], held: HeldOutRecords) -> tuple[float, tuple[float, float], int]:
     """Return the mean squared error of a model, fitted once or several times, a 95% interval of it, and the number of units."""
     errors, counts = _errors(models, held)
     return (*_ratio(errors, np.broadcast_to(counts, errors.shape)), len(counts))
 
 
-def compare(own: Sequence[Any], joint: Any, held: HeldOutRecords) -> Payoff | None:
+def compare(own: Sequence[Estimator], joint: Estimator, held: HeldOutRecords) -> Payoff | None:
     """Compare an own model, fitted once or several times, with the joint one on held-out units; None if there are too few."""
     errors, counts = _errors(own, held)
     others, _ = unit_errors(joint, held)
@@ -202,13 +203,15 @@ def compare(own: Sequence[Any], joint: Any, held: HeldOutRecords) -> Payoff | No
     return Payoff(own_error, joint_error, 1 - ratio, (1 - high, 1 - low), len(others), len(own))
 
 
-def _errors(models: Sequence[Any], held: HeldOutRecords) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _errors(models: Sequence[Estimator], held: HeldOutRecords) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the errors of units by fit and unit, and how many numbers each unit has."""
     pairs = [unit_errors(model, held) for model in models]
     return np.stack([errors for errors, _ in pairs]), pairs[0][1]
 
 
-def measured(estimator: Any, kept: PartyData, joint: Any, held: HeldOutRecords) -> tuple[Payoff | None, str]:
+def measured(
+    estimator: Estimator, kept: PartyData, joint: Estimator, held: HeldOutRecords
+) -> tuple[Payoff | None, str]:
     """Return the payoff of a joint model, and it or what prevented it in words."""
     try:
         payoff = compare(own_models(estimator, kept), joint, held)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tacit.errors import InvalidInputError, words
+from tacit.estimators.base import Estimator
 from tacit.factor.coupled.outlines import Outline, Site, check_outlines
 from tacit.factor.coupled.relation import Relation
 
 
-def are_relations(part: Any) -> bool:
+def are_relations(part: object) -> bool:
     """Whether a party's data is a relation, or a list of some."""
     return isinstance(part, Relation) or (
         isinstance(part, list | tuple) and len(part) > 0 and all(isinstance(one, Relation) for one in part)
@@ -19,7 +19,11 @@ def are_relations(part: Any) -> bool:
 
 
 def outlines_of(
-    relations: Any, party: str, *, names: Mapping[str, Sequence[str]] | None = None, private: str | None = None
+    relations: Relation | Sequence[Relation],
+    party: str,
+    *,
+    names: Mapping[str, Sequence[str]] | None = None,
+    private: str | None = None,
 ) -> list[str]:
     """Return the lines that a party gives to the others.
 
@@ -45,7 +49,10 @@ def outlines_of(
 
 
 def site_of(
-    features: Sequence[str], party: str, relations: Any, names: Mapping[str, Sequence[str]] | None = None
+    features: Sequence[str],
+    party: str,
+    relations: Relation | Sequence[Relation],
+    names: Mapping[str, Sequence[str]] | None = None,
 ) -> Site:
     """Return a party's relations as the data of a job with these features; refuse relations that do not match the job."""
     outlines = [Outline.parse(line) for line in features]
@@ -66,7 +73,9 @@ def protected_by(features: Sequence[str]) -> str | None:
     return next((outline.private for line in features if (outline := Outline.parse(line)).private), None)
 
 
-def check_sites(features: Sequence[str], parties: Sequence[str], private: str | None, estimator: Any = None) -> None:
+def check_sites(
+    features: Sequence[str], parties: Sequence[str], private: str | None, estimator: Estimator | None = None
+) -> None:
     """Raise unless the relations of all parties fit together and, for a private model, the `estimator` can fit them."""
     outlines = [Outline.parse(line) for line in features]
     check_outlines(outlines, parties, private)

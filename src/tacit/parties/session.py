@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from tacit.parties.handshake import Agreement
 from tacit.parties.job import Job
 from tacit.parties.journal import Begun, RoundJournal
 from tacit.parties.link import LABEL_BYTES, Link
+
+if TYPE_CHECKING:
+    from tacit.channel.directions.summer import NormalisedSummer
 
 SAME_RESULT = 1e-6
 """Relative difference of public results that parties' own arithmetic may leave; a larger one is an error."""
@@ -71,7 +74,7 @@ class Session:
         self._has_sent = False
         self._samples = 0
         self._directions = 0
-        self._summer: Any = None
+        self._summer: NormalisedSummer | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="tacit-checkpoint")  # starts its thread when it is used
 
     @property
@@ -219,7 +222,7 @@ class Session:
                     timeout=DIRECTION_SECONDS,
                     colluding=self._colluding,
                 )
-            summed: NDArray[np.float64] = self._summer(integers)
+            summed = self._summer(integers)
         except PartyError as error:
             raise self._link.blame(error) from error
         # many small messages: whatever was not computing was waiting

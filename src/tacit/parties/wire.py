@@ -11,9 +11,8 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import Future
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from typing import Protocol
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # refused handshakes are errors of ours, and not lines in the terminal
 
@@ -107,8 +106,8 @@ class Wire:
         self._by_fingerprint = {party.fingerprint: place for place, party in enumerate(job.parties)}
         self._newest = dict.fromkeys(self.peers, 0)  # number of the newest stream from each peer
         self._outgoing: dict[int, asyncio.Queue[bytes | None]] = {}
-        self._calls: dict[int, Any] = {}
-        self._channels: dict[int, Any] = {}
+        self._calls: dict[int, grpc.aio.StreamUnaryCall] = {}
+        self._channels: dict[int, grpc.aio.Channel] = {}
         self._digest = b""  # of the greetings that this party has
         self._telling: set[tuple[int, bytes]] = set()
         self._told: set[tuple[int, bytes]] = set()
@@ -196,9 +195,8 @@ class Wire:
                 self._in_network(self._shut())
             self._stop_thread()
 
-    def _in_network(self, work: Any) -> Any:
-        waiting: Future[Any] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return waiting.result()
+    def _in_network(self, work: Coroutine[object, None, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _stop_thread(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -234,12 +232,12 @@ class Wire:
             await asyncio.sleep(seconds)
             self._receiver.beat()
 
-    def _caller(self, context: Any) -> int | None:
+    def _caller(self, context: grpc.aio.ServicerContext) -> int | None:
         """Who calls: by the certificate that TLS has verified, not by what the caller says."""
         pem = context.auth_context().get("x509_pem_cert", [b""])[0]
         return self._by_fingerprint.get(fingerprint_of(pem)) if pem else None
 
-    async def _ready(self, request: bytes, context: Any) -> bytes:
+    async def _ready(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         peer = self._caller(context)
         if peer is None:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a party of this job")
@@ -247,7 +245,7 @@ class Wire:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, LEFT_OUT)
         return b"ready"
 
-    async def _gathered(self, request: bytes, context: Any) -> bytes:
+    async def _gathered(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         peer = self._caller(context)
         if peer is None or len(request) > DIGEST_BYTES:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a party of this job, or no digest")
@@ -255,7 +253,7 @@ class Wire:
             self._receiver.gathered(peer, request)
         return b"taken"
 
-    async def _receive(self, frames: AsyncIterator[bytes], context: Any) -> bytes:
+    async def _receive(self, frames: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> bytes:
         peer = self._caller(context)
         if peer is None or peer not in self._newest:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not a party of this job")
@@ -364,7 +362,7 @@ class Wire:
         await self._server.stop(0.5)
 
 
-async def _done(call: Any) -> None:
+async def _done(call: grpc.aio.StreamUnaryCall) -> None:
     with contextlib.suppress(BaseException):
         await asyncio.shield(call)
 
