@@ -27,6 +27,8 @@ from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from tacit.factor.arrays import SomeFloats
+
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 PIECES_PER_THREAD = 4
 """Pieces of work per thread, so that threads that finish early take more. Set by hand."""
@@ -62,7 +64,7 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
 
 def parallel_for(
-    loop: Callable[[int, int], object], work: NDArray[Any], pieces_per_thread: int = PIECES_PER_THREAD
+    loop: Callable[[int, int], object], work: NDArray[np.integer], pieces_per_thread: int = PIECES_PER_THREAD
 ) -> None:
     """Run ``loop(start, stop)`` over ranges that cover all rows, on ``NUMBA_NUM_THREADS`` threads (all cores if not set).
 
@@ -91,7 +93,7 @@ def parallel_for(
 
 
 @compiled
-def _set_gradient(gram: NDArray[Any], linear: NDArray[Any], row: NDArray[Any], gradient: NDArray[Any]) -> None:
+def _set_gradient(gram: SomeFloats, linear: SomeFloats, row: SomeFloats, gradient: SomeFloats) -> None:
     """Set `gradient` to ``linear - gram @ row``, skipping zeros of the row."""
     for j in range(row.size):
         gradient[j] = linear[j]
@@ -104,11 +106,11 @@ def _set_gradient(gram: NDArray[Any], linear: NDArray[Any], row: NDArray[Any], g
 
 @compiled
 def hals_sweep(
-    gram: NDArray[Any],
-    inverse: NDArray[Any],
-    linear: NDArray[Any],
-    rows: NDArray[Any],
-    values: NDArray[Any],
+    gram: SomeFloats,
+    inverse: SomeFloats,
+    linear: SomeFloats,
+    rows: SomeFloats,
+    values: SomeFloats,
     most_sweeps: int,
     shrink: float,
     rounding: float,
@@ -156,7 +158,7 @@ GRAM_BLOCK = 512
 """Rows per block of `gram`. Fixed, so that the order of additions is. Set by hand."""
 
 
-def gram(rows: NDArray[Any]) -> NDArray[np.float64]:
+def gram(rows: SomeFloats) -> NDArray[np.float64]:
     """Return ``rows.T @ rows`` in double precision.
 
     Factors are mostly zeros, which are skipped; and BLAS, for products this narrow, loses more by waking its threads
@@ -172,7 +174,7 @@ def gram(rows: NDArray[Any]) -> NDArray[np.float64]:
 
 
 @compiled
-def _gram(rows: NDArray[Any], partial: NDArray[np.float64], start: int, stop: int) -> None:
+def _gram(rows: SomeFloats, partial: NDArray[np.float64], start: int, stop: int) -> None:
     for block in range(start, stop):
         sums = partial[block]
         for i in range(block * GRAM_BLOCK, min((block + 1) * GRAM_BLOCK, rows.shape[0])):
@@ -186,11 +188,11 @@ def _gram(rows: NDArray[Any], partial: NDArray[np.float64], start: int, stop: in
 
 @compiled
 def multiply(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    ends: NDArray[Any],
-    factor: NDArray[Any],
-    product: NDArray[Any],
+    data: SomeFloats,
+    indices: NDArray[np.integer],
+    ends: NDArray[np.integer],
+    factor: SomeFloats,
+    product: SomeFloats,
     start: int,
     stop: int,
 ) -> None:
@@ -231,7 +233,7 @@ DEPTH, WIDTH = 256, 256
 
 
 @compiled
-def multiply_dense(rows: NDArray[Any], factor: NDArray[Any], product: NDArray[Any], start: int, stop: int) -> None:
+def multiply_dense(rows: SomeFloats, factor: SomeFloats, product: SomeFloats, start: int, stop: int) -> None:
     """Set rows of `product` to those of the C-ordered `rows` times the C-ordered `factor`.
 
     Four rows are taken at a time, so that the factor is read once for all four; at the end, the last row stands in for the
@@ -280,7 +282,7 @@ def multiply_dense(rows: NDArray[Any], factor: NDArray[Any], product: NDArray[An
 
 
 @compiled
-def count_columns(indices: NDArray[Any], counts: NDArray[np.int64]) -> None:
+def count_columns(indices: NDArray[np.integer], counts: NDArray[np.int64]) -> None:
     """Set ``counts[c + 1]`` to the number of stored entries in column c of a CSR matrix."""
     for place in range(indices.size):
         counts[indices[place] + 1] += 1
@@ -288,10 +290,10 @@ def count_columns(indices: NDArray[Any], counts: NDArray[np.int64]) -> None:
 
 @compiled
 def multiply_transposed(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    ends: NDArray[Any],
-    factor: NDArray[Any],
+    data: SomeFloats,
+    indices: NDArray[np.integer],
+    ends: NDArray[np.integer],
+    factor: SomeFloats,
     product: NDArray[np.float64],
     start: int,
     stop: int,
@@ -325,7 +327,7 @@ def multiply_transposed(
 
 @compiled
 def set_aside(
-    rows: NDArray[Any], fitted: NDArray[Any], threshold: float, bound: float, sizes: NDArray[Any], start: int, stop: int
+    rows: SomeFloats, fitted: SomeFloats, threshold: float, bound: float, sizes: SomeFloats, start: int, stop: int
 ) -> None:
     """Replace `fitted` by ``rows - R``, where R minimises ``1/2 (rows - fitted - R)**2 + threshold |R|`` over ``|R| <= bound``.
 
@@ -344,11 +346,11 @@ def set_aside(
 
 @compiled
 def look_ahead(
-    gram: NDArray[Any],
-    before: NDArray[Any],
-    moved: NDArray[Any],
-    ahead: NDArray[Any],
-    momentum: NDArray[Any],
+    gram: SomeFloats,
+    before: SomeFloats,
+    moved: SomeFloats,
+    ahead: SomeFloats,
+    momentum: SomeFloats,
     tolerance: float,
     done: NDArray[np.bool_],
     start: int,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.kernels import count_columns, multiply, multiply_dense, multiply_transposed, parallel_for, set_aside
 
 BLOCK_NUMBERS = 1 << 20
@@ -33,11 +34,11 @@ class Table:
         self.dtype: np.dtype[Any] = X.dtype
         self.dense = isinstance(X, np.ndarray)
 
-    def times(self, factor: NDArray[Any]) -> NDArray[Any]:
+    def times(self, factor: SomeFloats) -> SomeFloats:
         """Return ``X @ factor``, in the table's own precision."""
         factor = np.ascontiguousarray(factor, dtype=self.dtype)
         if self.dense:
-            product: NDArray[Any] = self.X @ factor
+            product: SomeFloats = self.X @ factor
             return product
         product = np.empty((self.shape[0], factor.shape[1]), dtype=self.dtype)
         parallel_for(
@@ -46,9 +47,7 @@ class Table:
         )
         return product
 
-    def each_product(
-        self, factor: NDArray[Any], use: Callable[[NDArray[Any], int, int], object], work_a_row: int
-    ) -> None:
+    def each_product(self, factor: SomeFloats, use: Callable[[SomeFloats, int, int], object], work_a_row: int) -> None:
         """Call ``use(X[start:stop] @ factor, start, stop)`` for ranges of rows that cover all of them, on all cores.
 
         The product with a narrow factor can be as large as the data; here only a few rows of it exist at a time. The
@@ -74,14 +73,14 @@ class Table:
         entries = rows * self.shape[1] if self.dense else self.X.indptr.astype(np.int64)
         parallel_for(multiply_and_use, entries * factor.shape[1] + rows * work_a_row)
 
-    def _multiply(self, factor: NDArray[Any], product: NDArray[Any], start: int, stop: int) -> None:
+    def _multiply(self, factor: SomeFloats, product: SomeFloats, start: int, stop: int) -> None:
         if self.dense:
             multiply_dense(np.ascontiguousarray(self.X[start:stop]), factor, product, 0, stop - start)
             return
         ends = self.X.indptr[start : stop + 1]
         multiply(self.X.data, self.X.indices, ends, factor, product, 0, stop - start)
 
-    def transposed_times(self, factor: NDArray[Any], out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    def transposed_times(self, factor: SomeFloats, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Return ``X.T @ factor`` in double precision, in `out` if given (C-ordered)."""
         factor = np.ascontiguousarray(factor, dtype=self.dtype)
         product = np.empty((self.shape[1], factor.shape[1])) if out is None else out
@@ -114,8 +113,8 @@ class Table:
         return float(sum(np.sum(np.square(entries[b : b + ROWS_AT_ONCE**2]), dtype=np.float64) for b in blocks))
 
     def clean_blocks(
-        self, W: NDArray[Any], T: NDArray[Any], threshold: float, bound: float
-    ) -> Iterator[tuple[slice, NDArray[Any], float]]:
+        self, W: SomeFloats, T: SomeFloats, threshold: float, bound: float
+    ) -> Iterator[tuple[slice, SomeFloats, float]]:
         """Yield ``X - R`` for a few rows at a time, where R holds the outliers that are best for these W and T.
 
         R is never stored: it follows from the residual, entry by entry. It is not confined to the stored entries of
@@ -135,7 +134,7 @@ class Table:
             cleaned, size = clean(block, W[rows], T, threshold, bound)
             yield rows, cleaned, size
 
-    def dense_blocks(self) -> Iterator[tuple[slice, NDArray[Any]]]:
+    def dense_blocks(self) -> Iterator[tuple[slice, SomeFloats]]:
         """Yield ranges of rows that cover all of them, and these rows as a C-ordered array."""
         step = max(1, BLOCK_NUMBERS // self.shape[1])
         for start in range(0, self.shape[0], step):
@@ -143,9 +142,7 @@ class Table:
             yield rows, np.ascontiguousarray(self.X[rows] if self.dense else self.X[rows].toarray())
 
 
-def clean(
-    rows: NDArray[Any], W: NDArray[Any], T: NDArray[Any], threshold: float, bound: float
-) -> tuple[NDArray[Any], float]:
+def clean(rows: SomeFloats, W: SomeFloats, T: SomeFloats, threshold: float, bound: float) -> tuple[SomeFloats, float]:
     """Return ``rows - R`` for the outliers R that are best for these W and T, and the sum of ``|R|``."""
     cleaned, sizes = product_of(W, T), np.empty(len(rows))
     parallel_for(
@@ -155,7 +152,7 @@ def clean(
     return cleaned, float(sizes.sum())
 
 
-def product_of(rows: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:
+def product_of(rows: SomeFloats, factor: SomeFloats) -> SomeFloats:
     """Return ``rows @ factor`` on all cores, each row by itself, bit for bit; both are C-ordered and of one precision."""
     product = np.empty((len(rows), factor.shape[1]), dtype=rows.dtype)
     parallel_for(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tacit.errors import InvalidInputError, words
 from tacit.estimators.base import Estimator
 from tacit.factor.coupled.outlines import Outline, Site, check_outlines
-from tacit.factor.coupled.relation import Relation
+from tacit.factor.coupled.relation import Relation, Relations
 
 
 def are_relations(part: object) -> bool:
@@ -19,7 +19,7 @@ def are_relations(part: object) -> bool:
 
 
 def outlines_of(
-    relations: Relation | Sequence[Relation],
+    relations: Relations,
     party: str,
     *,
     names: Mapping[str, Sequence[str]] | None = None,
@@ -51,7 +51,7 @@ def outlines_of(
 def site_of(
     features: Sequence[str],
     party: str,
-    relations: Relation | Sequence[Relation],
+    relations: Relations,
     names: Mapping[str, Sequence[str]] | None = None,
 ) -> Site:
     """Return a party's relations as the data of a job with these features; refuse relations that do not match the job."""

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tacit.data import make_images
 from tacit.errors import PrivacyWarning
 from tacit.factor import NMF, PrivateNMF
+from tacit.factor.arrays import SomeFloats
 from tacit.measure import match_topics
 from tacit.privacy import Ledger, fingerprint, gaussian_noise_multiplier
 from tacit.privacy.ledger.book import Remaining
@@ -59,7 +57,7 @@ class Demonstration(FitResult):
     model_name = "nmf"
 
     model: PrivateNMF
-    parts: dict[str, NDArray[np.float64]]
+    parts: dict[str, SomeFloats]
     measures: dict[str, float]
     curves: dict[float, float]
     left: Remaining
@@ -151,7 +149,8 @@ def demonstrate(
     settings: dict[str, Any] = {"delta": delta, "row_norm": ROW_NORM}
     model = PrivateNMF(N_PARTS, epsilon=epsilon, **settings, ledger=ledger).fit(data.images)
     plain = NMF(N_PARTS).fit(data.images)
-    parts, measures = {"the truth": data.parts}, {}
+    parts: dict[str, SomeFloats] = {"the truth": data.parts}
+    measures: dict[str, float] = {}
     for name, components in (("private", model.components_), ("without privacy", plain.components_)):
         match = match_topics(data.parts, components)
         parts[name], measures[name] = components[match.permutation], match.mean_similarity

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.factor.arrays import SomeFloats
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -18,7 +20,7 @@ IMAGES_PER_LINE, TOPICS_PER_LINE = 10, 3
 PRIVATE, PLAIN, FREE = "#1f6f8b", "#b5651d", "#6b7280"
 
 
-def image_rows(rows: Mapping[str, NDArray[np.float64]], shape: tuple[int, int]) -> Figure:
+def image_rows(rows: Mapping[str, SomeFloats], shape: tuple[int, int]) -> Figure:
     """Draw the rows of each named matrix as small images, at most IMAGES_PER_LINE on a line.
 
     Image i of all matrices is in the same column, so that matched parts are above each other.
@@ -45,7 +47,7 @@ def image_rows(rows: Mapping[str, NDArray[np.float64]], shape: tuple[int, int]) 
 
 
 def word_bars(
-    topics: Mapping[str, NDArray[np.float64]], terms: Sequence[str], first: str, *, words: int = 8, most: int = 24
+    topics: Mapping[str, SomeFloats], terms: Sequence[str], first: str, *, words: int = 8, most: int = 24
 ) -> Figure:
     """Draw the words with the largest weights of each topic of the dictionary `first`; bars of all dictionaries, by name.
 

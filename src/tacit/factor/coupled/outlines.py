@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.coupled.einsum import Spec
-from tacit.factor.coupled.relation import Relation
+from tacit.factor.coupled.relation import Relation, Relations
 from tacit.privacy.fingerprint import fingerprint
 
 CELLS = "*"
@@ -151,7 +151,7 @@ class Site:
         The outlines of all sites' relations, the same at all sites. Sites are ordered by their first outline.
     """
 
-    def __init__(self, name: str, relations: Any, outlines: Sequence[Outline]) -> None:
+    def __init__(self, name: str, relations: Relations, outlines: Sequence[Outline]) -> None:
         self.name = name
         self.relations = [relations] if isinstance(relations, Relation) else list(relations)
         self.outlines = list(outlines)
@@ -172,7 +172,7 @@ class Site:
         """Number of known cells at this site."""
         return sum(relation.n_observed for relation in self.relations)
 
-    def arrays(self) -> list[Any]:
+    def arrays(self) -> list[NDArray[np.generic]]:
         """Return all data of this site, as arrays."""
         return arrays_of(self.relations)
 
@@ -289,9 +289,9 @@ def _check_sizes(outlines: Sequence[Outline]) -> None:
                 )
 
 
-def arrays_of(relations: Sequence[Relation]) -> list[Any]:
+def arrays_of(relations: Sequence[Relation]) -> list[NDArray[np.generic]]:
     """Return the data of the relations, as arrays."""
-    arrays: list[Any] = []
+    arrays: list[NDArray[np.generic]] = []
     for relation in relations:
         parts = (relation.dense, relation.mask, relation.coords, relation.values, relation.holes, *relation.keep)
         arrays += [np.asarray(part) for part in parts if part is not None]

@@ -7,7 +7,6 @@ squares. So the cost depends on the sizes of the factors, not on the size of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +46,9 @@ def gathered(spec: Spec, factors: tuple[Floats, ...], cells: Coords) -> tuple[st
     axis = {letter: place for place, letter in enumerate(spec.output)}
     groups, operands = [], []
     for letters, factor in zip(spec.inputs, factors, strict=True):
-        index: tuple[Any, ...] = tuple(cells[:, axis[letter]] if letter in axis else slice(None) for letter in letters)
+        index: tuple[NDArray[np.int32] | slice, ...] = tuple(
+            cells[:, axis[letter]] if letter in axis else slice(None) for letter in letters
+        )
         summed = "".join(letter for letter in letters if letter not in axis)
         if len(summed) == len(letters):
             groups.append(letters)
@@ -172,7 +173,7 @@ def _weighted(
         for letter in letters:
             kept = pending.pop(letter, None)
             if kept is not None:
-                shape: list[Any] = [-1 if other == letter else 1 for other in letters]
+                shape: list[int] = [-1 if other == letter else 1 for other in letters]
                 weighted = weighted * kept.reshape(shape)
         operands.append((letters, weighted))
     return operands

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -321,7 +321,7 @@ def slice_of(size: int, kept: NDArray[np.bool_] | None) -> NDArray[np.int64]:
     return np.arange(size) if kept is None else np.flatnonzero(kept)
 
 
-def _checked_names(factors: Any) -> tuple[str, ...]:
+def _checked_names(factors: Iterable[str]) -> tuple[str, ...]:
     names = (factors,) if isinstance(factors, str) else tuple(factors)
     for factor in names:
         if not isinstance(factor, str) or not factor:
@@ -336,3 +336,7 @@ def _checked_names(factors: Any) -> tuple[str, ...]:
                 "A factor times itself (a symmetric model) is not supported: give the second use another name.",
             )
     return names
+
+
+Relations = Relation | Sequence[Relation]
+"""What one holder brings: a relation, or some."""

@@ -27,6 +27,9 @@ LEAST_POPULARITY, RARITY = 1e-3, 0.1
 second: a regression towards zero favours popular items. Chosen on validation users of MovieLens 1M, the anime log, Steam and
 Last.fm."""
 
+History = tuple[NDArray[np.integer], NDArray[np.float64]]
+"""The columns of a user's items, and their weights."""
+
 
 class ImplicitModel(SavedModel):
     """Base of recommenders from interactions.
@@ -42,7 +45,7 @@ class ImplicitModel(SavedModel):
     n_duplicates_: int = learned()
     _table: RatingTable = learned()
 
-    def recommend(self, user: Hashable, n: int = 10, *, exclude_seen: bool = True) -> list[tuple[Any, float]]:
+    def recommend(self, user: Hashable, n: int = 10, *, exclude_seen: bool = True) -> list[tuple[Hashable, float]]:
         """Return the `n` items with the highest scores, and these, for a user of the fit, from the user's own history."""
         table = self._fitted_table()
         own = table.of(table.users.one(user, "user"))
@@ -50,7 +53,7 @@ class ImplicitModel(SavedModel):
 
     def recommend_for(
         self, items: Any, n: int = 10, *, weights: Any = None, exclude_seen: bool = True, unknown: str = "raise"
-    ) -> list[tuple[Any, float]]:
+    ) -> list[tuple[Hashable, float]]:
         """Return the `n` items with the highest scores, and these, for a user who was not in the fit.
 
         Parameters
@@ -68,7 +71,7 @@ class ImplicitModel(SavedModel):
         columns, values = self._own(items, weights, unknown)
         return self._best(columns, values, n, exclude_seen)
 
-    def similar_items(self, item: Hashable, n: int = 10) -> list[tuple[Any, float]]:
+    def similar_items(self, item: Hashable, n: int = 10) -> list[tuple[Hashable, float]]:
         """Return the `n` items with the highest partial correlation with this one, given all other items, and these."""
         ids = self._items()
         place, n = ids.one(item, "item"), check_count(n, "n")
@@ -83,7 +86,7 @@ class ImplicitModel(SavedModel):
         best = np.argsort(-likeness, kind="stable")[: min(n, len(ids) - 1)]
         return [(ids[index], float(likeness[index])) for index in best]
 
-    def rank(self, histories: Sequence[Any], n: int = 10, *, weights: Any = None) -> list[list[Any]]:
+    def rank(self, histories: Sequence[Any], n: int = 10, *, weights: Any = None) -> list[list[Hashable]]:
         """Return the `n` best items for each of several histories, without the items of that history."""
         given = [None] * len(histories) if weights is None else weights
         own = [self._own(items, one, "ignore") for items, one in zip(histories, given, strict=True)]
@@ -160,13 +163,18 @@ class ImplicitModel(SavedModel):
             likeness[self.learned_items_] = np.sign(row) * np.sqrt(np.abs(row * column))
         return likeness
 
-    def _measured(self, histories: Sequence[Any], relevant: Sequence[Any], k: int) -> RankingScores:
+    def _measured(
+        self,
+        histories: Sequence[History],
+        relevant: Sequence[NDArray[np.integer]],
+        k: int,
+    ) -> RankingScores:
         lists = self._ranked(histories, k)
         return ranking_scores(
             lists, relevant, k=k, n_items=len(self._items()), popularity=np.maximum(self.item_weights_, 0.0)
         )
 
-    def _ranked(self, histories: Sequence[tuple[Any, Any]], n: int) -> list[NDArray[np.int64]]:
+    def _ranked(self, histories: Sequence[History], n: int) -> list[NDArray[np.int64]]:
         """Return the places of the `n` best items that are not in the history, for each history."""
         lists: list[NDArray[np.int64]] = []
         for start in range(0, len(histories), BLOCK):
@@ -177,7 +185,7 @@ class ImplicitModel(SavedModel):
             lists += [best[np.isfinite(scores[row, best])] for row, best in enumerate(first_columns(scores, n))]
         return lists
 
-    def _scores(self, histories: Sequence[tuple[Any, Any]]) -> NDArray[np.float64]:
+    def _scores(self, histories: Sequence[History]) -> NDArray[np.float64]:
         ends = np.cumsum([0, *(len(columns) for columns, _ in histories)])
         joined = [np.concatenate([history[part] for history in histories]) for part in (0, 1)]
         matrix = csr_array((joined[1], joined[0].astype(np.int32), ends), shape=(len(histories), len(self._items())))
@@ -185,7 +193,9 @@ class ImplicitModel(SavedModel):
         scores: NDArray[np.float64] = self._personal_scores(matrix) + TAIL * popularity
         return scores
 
-    def _best(self, columns: NDArray[Any], values: NDArray[Any], n: int, exclude_seen: bool) -> list[tuple[Any, float]]:
+    def _best(
+        self, columns: NDArray[np.integer], values: NDArray[np.float64], n: int, exclude_seen: bool
+    ) -> list[tuple[Hashable, float]]:
         n, ids = check_count(n, "n"), self._items()
         scores = self._scores([(columns, values)])
         if exclude_seen:

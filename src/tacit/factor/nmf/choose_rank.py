@@ -46,7 +46,7 @@ class RankChoice:
 
     rank: int
     scores: dict[int, float] | None
-    model: Any
+    model: NMF | PrivateNMF
     guarantee: Guarantee
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,6 +15,7 @@ from tacit.estimators.base import public, released
 from tacit.estimators.holders import AmongHolders
 from tacit.estimators.input import check_components, validated
 from tacit.estimators.saved import SavedModel
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.nmf.nnls import Outliers, Penalty, solve_rows
 from tacit.factor.nmf.pd_nmf import merge_program, topic_program
 from tacit.factor.nmf.program import NMFSettings, batch_program, nmf_program
@@ -29,6 +30,9 @@ from tacit.validation import (
     check_rate,
     check_seed,
 )
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 SCHEDULES = ("sweep", "topic")
 
@@ -163,7 +167,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
     l2_T: float = public(default=0.0)
     forget_factor: float = public(default=0.7)
     random_state: int = public(default=0)
-    components_: NDArray[Any] = released()
+    components_: SomeFloats = released()
     reconstruction_err_: float = released()
     loss_curve_: NDArray[np.float64] = released()
     n_iter_: int = released()
@@ -176,20 +180,20 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
         self._fit(X)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
+    def fit_transform(self, X: Any, y: Any = None) -> SomeFloats:
         """Learn the dictionary of the rows of `X`; return their W, as `transform` would."""
         outcome = self._fit(X)
         return self._solved(self._validated(X, reset=False), outcome.private["W"])
 
-    def transform(self, X: Any) -> NDArray[Any]:
+    def transform(self, X: Any) -> SomeFloats:
         """Return W for new rows: each solved for the dictionary, to convergence."""
         check_is_fitted(self)
         return self._solved(self._validated(X, reset=False))
 
-    def inverse_transform(self, W: Any) -> NDArray[Any]:
+    def inverse_transform(self, W: ArrayLike) -> SomeFloats:
         """Return ``W T``."""
         check_is_fitted(self)
-        product: NDArray[Any] = np.asarray(W) @ self.components_
+        product: SomeFloats = np.asarray(W) @ self.components_
         return product
 
     def outliers_of(self, X: Any) -> Any:
@@ -256,7 +260,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
             self.n_iter_ = len(self.loss_curve_)
         return self
 
-    def _solved(self, X: Any, W: NDArray[Any] | None = None) -> NDArray[Any]:
+    def _solved(self, X: Any, W: SomeFloats | None = None) -> SomeFloats:
         settings = self._settings()
         return solve_rows(X, self.components_, W, penalty=settings.row_penalty, outliers=settings.outliers)
 
@@ -284,7 +288,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
             )
         return X
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.kernels import gram, hals_sweep, look_ahead, parallel_for
 from tacit.factor.row_table import Table, clean, product_of
 
@@ -40,7 +41,7 @@ class Penalty:
     l1: float = 0.0
     l2: float = 0.0
 
-    def of(self, factor: NDArray[Any]) -> float:
+    def of(self, factor: SomeFloats) -> float:
         """Return the penalty of a non-negative factor."""
         total = self.l1 * float(np.sum(factor, dtype=np.float64)) if self.l1 else 0.0
         return total + (self.l2 / 2 * float(np.sum(np.square(factor), dtype=np.float64)) if self.l2 else 0.0)
@@ -70,15 +71,15 @@ NO_PENALTY = Penalty()
 
 def solve_rows(
     X: Table | Any,
-    T: NDArray[Any],
-    W: NDArray[Any] | None = None,
+    T: SomeFloats,
+    W: SomeFloats | None = None,
     *,
     penalty: Penalty = NO_PENALTY,
     outliers: Outliers | None = None,
     most_sweeps: int = MOST_SWEEPS,
     shrink: float = TO_CONVERGENCE,
     in_place: bool = False,
-) -> NDArray[Any]:
+) -> SomeFloats:
     r"""Lower :math:`\frac12\|X - WT - R\|_F^2 + \lambda\|R\|_1` plus the penalty over :math:`W \ge 0` (and R), from `W`.
 
     Parameters
@@ -120,7 +121,7 @@ def solve_rows(
     T = np.ascontiguousarray(T, dtype=table.dtype)
     lower = _Descent.of(square, W.dtype, penalty, most_sweeps, shrink)
 
-    def alternate(block: NDArray[Any], ahead: NDArray[Any], W: NDArray[Any]) -> None:
+    def alternate(block: SomeFloats, ahead: SomeFloats, W: SomeFloats) -> None:
         """Lower W, in place, for the outliers R that are best at `ahead`."""
         cleaned, _ = clean(block, ahead, T, outliers.threshold, outliers.bound)
         lower.on_all_cores(product_of(cleaned, columns), W)
@@ -134,10 +135,10 @@ def solve_rows(
 
 
 def _converge(
-    alternate: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], None],
-    block: NDArray[Any],
-    square: NDArray[Any],
-    W: NDArray[Any],
+    alternate: Callable[[SomeFloats, SomeFloats, SomeFloats], None],
+    block: SomeFloats,
+    square: SomeFloats,
+    W: SomeFloats,
 ) -> None:
     """Minimise R and W in turn, W in place, until each row by itself has converged.
 
@@ -163,8 +164,8 @@ def _converge(
 
 def total_rows(
     X: Table,
-    T: NDArray[Any],
-    W: NDArray[Any],
+    T: SomeFloats,
+    W: SomeFloats,
     *,
     penalty: Penalty = NO_PENALTY,
     outliers: Outliers | None = None,
@@ -255,15 +256,15 @@ def added(values: NDArray[np.float64]) -> float:
 class _Descent(NamedTuple):
     """All that is the same for every row: call it to lower the penalised quadratics of some rows, in place."""
 
-    square: NDArray[Any]
-    inverse: NDArray[Any]
+    square: SomeFloats
+    inverse: SomeFloats
     l1: Any
     most_sweeps: int
     shrink: float
     rounding: float
 
     @classmethod
-    def of(cls, square: NDArray[Any], dtype: Any, penalty: Penalty, most_sweeps: int, shrink: float) -> _Descent:
+    def of(cls, square: SomeFloats, dtype: Any, penalty: Penalty, most_sweeps: int, shrink: float) -> _Descent:
         square = np.ascontiguousarray(square + penalty.l2 * np.eye(len(square)), dtype=dtype)
         curvature = np.diag(square)
         # a coordinate without curvature is one that the data say nothing about: it stays where it is
@@ -272,7 +273,7 @@ class _Descent(NamedTuple):
         rounding = float(np.finfo(dtype).eps) ** 2
         return cls(square, inverse, np.dtype(dtype).type(penalty.l1), most_sweeps, shrink, rounding)
 
-    def __call__(self, linear: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float64]:
+    def __call__(self, linear: SomeFloats, rows: SomeFloats) -> NDArray[np.float64]:
         if self.l1:
             linear = linear - self.l1
         values = np.empty(len(rows))
@@ -280,7 +281,7 @@ class _Descent(NamedTuple):
         hals_sweep(self.square, self.inverse, linear, rows, values, *ends, 0, len(rows))
         return values
 
-    def on_all_cores(self, linear: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float64]:
+    def on_all_cores(self, linear: SomeFloats, rows: SomeFloats) -> NDArray[np.float64]:
         values = np.empty(len(rows))
 
         def some(start: int, stop: int) -> None:

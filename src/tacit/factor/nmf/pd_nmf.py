@@ -40,7 +40,7 @@ from tacit.factor.nmf.start import Step, nndsvd, random_program
 from tacit.factor.row_table import Table
 
 
-def topic_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
+def topic_program(X: Any, T: NDArray[np.float64], *, settings: NMFSettings) -> Program:
     """One holder's view, from the dictionary `T` (k x d), the same for all; the outcome is that of `nmf_program`.
 
     `settings` has no outliers. The numbers of sweeps inside a step are not used: a step here is one coordinate,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from tacit.factor.noisy_moments.centred import SPLIT, CentredMoments, centred_mo
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import secure_generator
 from tacit.validation import check_choice, check_count, check_epsilon, check_positive, check_rate, check_seed
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 METHODS = ("moments", "rounds", "published")
 GOALS = ("auto", "error", "topics")
@@ -158,7 +161,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
         rows = self._checked(X)
         if math.isinf(self.epsilon):
             plain = NMF(self.n_components, outliers=self.outliers, random_state=self.random_state)
-            self.components_ = plain.fit(clip_rows(rows, self.row_norm)).components_
+            self.components_ = np.asarray(plain.fit(clip_rows(rows, self.row_norm)).components_, dtype=np.float64)
             self.guarantee_ = plain.guarantee_
         elif self.method == "published":
             self._fit_published(rows)
@@ -210,14 +213,15 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(self, "components_")
-        return solve_rows(validated(self, X, reset=False, non_negative=True), self.components_)
+        W = solve_rows(validated(self, X, reset=False, non_negative=True), self.components_)
+        return np.asarray(W, dtype=np.float64)
 
     def inverse_transform(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the rows that the weights stand for."""
         rows: NDArray[np.float64] = np.asarray(W) @ self.components_
         return rows
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
         return tags

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Columnwise, Outcome, Program, Sum, Total, run_alone
+from tacit.factor.arrays import Precision, SomeFloats
 from tacit.factor.extrapolation import Extrapolation
 from tacit.factor.kernels import compiled, parallel_for
 from tacit.factor.nmf.nnls import (
@@ -77,7 +78,7 @@ class NMFSettings:
     dictionary_shrink: float = 1e-2
 
 
-def nmf_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
+def nmf_program(X: Any, T: NDArray[np.float64], *, settings: NMFSettings) -> Program:
     """One holder's view of the factorisation of all holders' rows, from the dictionary `T` (k x d), the same for all.
 
     The outcome's public part has ``T``, the last totals ``WX`` and ``WW``, ``squared_error`` (of ``X - WT - R``, all holders)
@@ -113,7 +114,7 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
         gained, best, squared_error = best - objective, objective, _squared_error(answer, value, T, settings)
         if not left or (gained <= settings.tol * objective and settings.tol > 0):
             break
-        last: NDArray[Any] | None = None if before is None else before[1].put_into(spare)
+        last = None if before is None else before[1].put_into(spare)
         before = None  # let go of the older before the newer is packed
         before = PackedFactor(W), PackedFactor(T) if answer.worked is None else WorkedFactor(answer.worked)
         if last is not None:
@@ -127,7 +128,7 @@ def nmf_program(X: Any, T: NDArray[Any], *, settings: NMFSettings) -> Program:
     return Outcome(public={**public, "loss_curve": np.array(curve)}, private={"W": W})
 
 
-def factorise(X: Any, n_components: int, *, random_state: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+def factorise(X: Any, n_components: int, *, random_state: int) -> tuple[SomeFloats, NDArray[np.float64]]:
     """Return the factors W and T of rows that are public: `tacit.NMF` with its defaults, without estimator and channel.
 
     Of rows that are not public nothing protects the result.
@@ -138,7 +139,13 @@ def factorise(X: Any, n_components: int, *, random_state: int) -> tuple[NDArray[
 
 
 def batch_program(
-    X: Any, T: NDArray[Any], WX: NDArray[Any], WW: NDArray[Any], *, forget: float, settings: NMFSettings
+    X: Any,
+    T: SomeFloats,
+    WX: NDArray[np.float64],
+    WW: NDArray[np.float64],
+    *,
+    forget: float,
+    settings: NMFSettings,
 ) -> Program:
     """One holder's view of one mini-batch of online factorisation; the outcome is as that of `nmf_program`, without a curve.
 
@@ -146,17 +153,19 @@ def batch_program(
     which count `forget` times as much as they did, and the dictionary is solved from the sums.
     """
     table = Table(X)
-    T = np.array(T, dtype=np.float64, order="F")
-    W = _rows_step(table, T, None, settings)
-    total = yield _sum(table, T, W, settings)
+    start = np.array(T, dtype=np.float64, order="F")
+    W = _rows_step(table, start, None, settings)
+    total = yield _sum(table, start, W, settings)
     WX, WW = forget * WX + total.WX, forget * WW + total.WW
-    T, _ = _dictionary_step(T, WX, WW, settings)
-    residual = 2 * float(total.own[0]) - 2 * float(np.vdot(total.WX, T)) + float(np.vdot(total.WW, T @ T.T))
-    public, scale = released(T, WX, WW, max(residual, 0.0), settings)
+    solved, _ = _dictionary_step(start, WX, WW, settings)
+    residual = (
+        2 * float(total.own[0]) - 2 * float(np.vdot(total.WX, solved)) + float(np.vdot(total.WW, solved @ solved.T))
+    )
+    public, scale = released(solved, WX, WW, max(residual, 0.0), settings)
     return Outcome(public=public, private={"W": W * scale.astype(W.dtype)})
 
 
-def _rows_step(table: Table, T: NDArray[Any], W: NDArray[Any] | None, settings: NMFSettings) -> NDArray[Any]:
+def _rows_step(table: Table, T: NDArray[np.float64], W: SomeFloats | None, settings: NMFSettings) -> SomeFloats:
     return solve_rows(
         table,
         T,
@@ -171,8 +180,8 @@ def _rows_step(table: Table, T: NDArray[Any], W: NDArray[Any] | None, settings: 
 
 def _sum(
     table: Table,
-    T: NDArray[Any],
-    W: NDArray[Any],
+    T: NDArray[np.float64],
+    W: SomeFloats,
     settings: NMFSettings,
     out: NDArray[np.float64] | None = None,
     columnwise: Columnwise | None = None,
@@ -277,7 +286,7 @@ class PackedFactor:
            [0., 0.]])
     """
 
-    def __init__(self, factor: NDArray[Any]) -> None:
+    def __init__(self, factor: SomeFloats) -> None:
         numbers = factor.ravel(order="K")
         blocks = -(-numbers.size // BLOCK)
         self._work = np.arange(blocks + 1) * BLOCK
@@ -290,7 +299,7 @@ class PackedFactor:
             lambda start, stop: _pack(numbers, self._ends, self._values, self._places, start, stop), self._work
         )
 
-    def put_into(self, factor: NDArray[Any]) -> NDArray[Any]:
+    def put_into(self, factor: NDArray[Precision]) -> NDArray[Precision]:
         """Overwrite `factor`, of the shape and order of what was kept, and return it."""
         numbers = factor.ravel(order="K")
         assert np.shares_memory(numbers, factor) or not factor.size
@@ -301,7 +310,7 @@ class PackedFactor:
 
 
 @compiled
-def _count(numbers: NDArray[Any], ends: NDArray[np.int64], start: int, stop: int) -> None:
+def _count(numbers: SomeFloats, ends: NDArray[np.int64], start: int, stop: int) -> None:
     for block in range(start, stop):
         for place in range(block * BLOCK, min((block + 1) * BLOCK, numbers.size)):
             ends[block + 1] += numbers[place] != 0
@@ -309,9 +318,9 @@ def _count(numbers: NDArray[Any], ends: NDArray[np.int64], start: int, stop: int
 
 @compiled
 def _pack(
-    numbers: NDArray[Any],
+    numbers: SomeFloats,
     ends: NDArray[np.int64],
-    values: NDArray[Any],
+    values: SomeFloats,
     places: NDArray[np.uint8],
     start: int,
     stop: int,
@@ -330,9 +339,9 @@ def _pack(
 
 @compiled
 def _unpack(
-    numbers: NDArray[Any],
+    numbers: SomeFloats,
     ends: NDArray[np.int64],
-    values: NDArray[Any],
+    values: SomeFloats,
     places: NDArray[np.uint8],
     start: int,
     stop: int,

@@ -242,7 +242,7 @@ def _published_weights(
 ) -> NDArray[np.float64]:
     """Return H after the steps of eqs. 8 and 9, in turn, or the H that is best for T."""
     if settings.eta_H is None:
-        return solve_rows(table, T, outliers=limits)
+        return np.asarray(solve_rows(table, T, outliers=limits), dtype=np.float64)
     gram = T @ T.T
     for _ in range(settings.H_steps):
         # R of the last H enters the gradient as V - R
@@ -256,7 +256,7 @@ def _clean_times(
 ) -> NDArray[np.float64]:
     """Return (V - R)T', with the outliers R that eq. 9 gives for H."""
     if limits is None:
-        return table.times(np.ascontiguousarray(T.T))
+        return np.asarray(table.times(np.ascontiguousarray(T.T)), dtype=np.float64)
     pull = np.empty_like(H)
     for place, cleaned, _ in table.clean_blocks(H, T, limits.threshold, limits.bound):
         pull[place] = cleaned @ T.T

@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 from tacit.channel import Bound, Outcome, Program, Split, Sum
 from tacit.estimators.input import clip_rows
 from tacit.estimators.scheduled import ScheduledSums
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.noisy_moments.centred import CAUTION, CentredMoments, shrunk_sums
 from tacit.factor.noisy_moments.symmetric import pack, semicircle_edge, unpack
 
@@ -107,7 +108,9 @@ def _may_choose(total: NDArray[np.float64], noise: float, memory: ScheduledSums)
     return little or memory.released >= LATEST_CHOICE * memory.schedule.releases
 
 
-def _outer(rows: Any, columns: NDArray[Any], centre: NDArray[np.float64], row_norm: float) -> NDArray[np.float64]:
+def _outer(
+    rows: Any, columns: NDArray[np.integer], centre: NDArray[np.float64], row_norm: float
+) -> NDArray[np.float64]:
     """Return the second moment of the distances of the rows to the centre, clipped."""
     outer = np.zeros((len(columns), len(columns)))
     for start in range(0, rows.shape[0], BLOCK):
@@ -117,14 +120,14 @@ def _outer(rows: Any, columns: NDArray[Any], centre: NDArray[np.float64], row_no
     return outer
 
 
-def _as_arrays(rows: Any) -> dict[str, NDArray[Any]]:
+def _as_arrays(rows: Any) -> dict[str, SomeFloats]:
     """Return rows as arrays, to be kept."""
     if isinstance(rows, np.ndarray):
         return {"rows": rows}
     return {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
 
 
-def _as_rows(arrays: Mapping[str, NDArray[Any]], width: int) -> Any:
+def _as_rows(arrays: Mapping[str, SomeFloats], width: int) -> Any:
     """Invert `_as_arrays`."""
     if "rows" in arrays:
         return arrays["rows"]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tacit.channel import Sum
 from tacit.channel.asks import Ask
 from tacit.errors import InvalidInputError, parameter, words
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.svd import program as svd
 from tacit.validation import check_choice
 
@@ -18,7 +19,7 @@ STARTS = ("nndsvd", "random", "merge-local")
 Step = Generator[Ask, Any, tuple[NDArray[np.float64], int]]
 
 
-def nndsvd(X: Any, n_components: int, *, random_state: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
+def nndsvd(X: Any, n_components: int, *, random_state: int = 0) -> tuple[SomeFloats, SomeFloats]:
     """Return factors W (n x k) and T (k x d) made of the leading singular vectors' positive or negative parts.
 
     The first pair of singular vectors of a non-negative matrix is non-negative. Of every other pair, the two positive parts
@@ -49,7 +50,7 @@ def nndsvd(X: Any, n_components: int, *, random_state: int = 0) -> tuple[NDArray
     return W, T
 
 
-def _larger_parts(right: NDArray[Any], positive: float, negative: float) -> tuple[float, float]:
+def _larger_parts(right: SomeFloats, positive: float, negative: float) -> tuple[float, float]:
     """Return the sign whose parts have the larger product of lengths, and that product.
 
     `positive` and `negative` are the lengths of those parts of the left vector, all that is needed of it.
@@ -58,13 +59,13 @@ def _larger_parts(right: NDArray[Any], positive: float, negative: float) -> tupl
     return (1.0, products[0]) if products[0] >= products[1] else (-1.0, products[1])
 
 
-def _unit_part(vector: NDArray[Any]) -> NDArray[Any]:
+def _unit_part(vector: SomeFloats) -> SomeFloats:
     """Return the positive part, of length one."""
-    part: NDArray[Any] = np.maximum(vector, 0)
+    part: SomeFloats = np.maximum(vector, 0)
     return part / _length(part)
 
 
-def _length(vector: NDArray[Any]) -> float:
+def _length(vector: SomeFloats) -> float:
     return float(np.linalg.norm(vector))
 
 

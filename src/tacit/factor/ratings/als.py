@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Outcome, Program, Sum
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.ratings.table import RatingTable
 from tacit.factor.small_solves import normal_rows, ridge_rows, solve_packed
 
@@ -56,10 +57,10 @@ class ItemSide:
     """
 
     mean: float
-    biases: NDArray[Any]
-    factors: NDArray[Any]
-    variances: NDArray[Any]
-    precision: NDArray[Any]
+    biases: NDArray[np.float64]
+    factors: SomeFloats
+    variances: SomeFloats
+    precision: SomeFloats
     noise: float
 
     def public(self) -> dict[str, Any]:
@@ -73,7 +74,7 @@ class ItemSide:
 
     def solve_users(
         self, ends: NDArray[np.int64], columns: NDArray[np.int32], values: NDArray[np.float64]
-    ) -> NDArray[Any]:
+    ) -> SomeFloats:
         """Return the factors and, last, the bias of users with these ratings."""
         targets = values - self.mean - self.biases[columns]
         solutions, _, _ = ridge_rows(
@@ -147,11 +148,11 @@ def als_program(table: RatingTable, *, n_factors: int, sweeps: int, random_state
     return Outcome(fitted.public())
 
 
-def _with_constant(factors: NDArray[Any], constant: float) -> NDArray[Any]:
+def _with_constant(factors: SomeFloats, constant: float) -> SomeFloats:
     """Append a column for the bias."""
     return np.ascontiguousarray(np.concatenate([factors, np.full((len(factors), 1), constant, factors.dtype)], axis=1))
 
 
-def _precision(variances: NDArray[Any]) -> NDArray[np.float32]:
+def _precision(variances: SomeFloats) -> NDArray[np.float32]:
     precision: NDArray[np.float32] = (1 / np.maximum(variances, LEAST_VARIANCE)).astype(np.float32)
     return precision

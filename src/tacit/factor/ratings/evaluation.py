@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.factor.arrays import SomeFloats
 from tacit.measure.ranking import RankingScores
 
 BLOCK = 512
@@ -62,10 +62,10 @@ def rating_errors(predicted: NDArray[np.float64], ratings: NDArray[np.float64]) 
 
 
 def ranked_items(
-    users: NDArray[Any],
+    users: SomeFloats,
     factors: NDArray[np.float64],
     biases: NDArray[np.float64],
-    seen: Sequence[NDArray[Any]],
+    seen: Sequence[NDArray[np.integer]],
     k: int,
 ) -> list[NDArray[np.intp]]:
     """Return the places of the `k` items with the highest expected rating that were not `seen`, for each user."""

@@ -230,7 +230,7 @@ def _regression(
         table.values - side.mean,
         side.biases,
         factors,
-        side.precision,
+        np.asarray(side.precision, dtype=np.float64),
         noise,
         gain=gain,
         longest=longest,

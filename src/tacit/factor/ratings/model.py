@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.errors import InvalidInputError, words
 from tacit.estimators.base import learned, public, released
 from tacit.estimators.saved import SavedModel
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.evaluation import Evaluation, ranked_items, rating_errors
 from tacit.factor.ratings.table import Ids, RatingTable, as_ratings, read_ratings
@@ -31,16 +32,16 @@ class RatingModel(SavedModel):
     rating_range: tuple[float, float] | None = public(default=None)
     global_mean_: float = released()
     item_biases_: NDArray[np.float64] = released()
-    item_factors_: NDArray[Any] = released()
-    item_variances_: NDArray[Any] = released()
+    item_factors_: SomeFloats = released()
+    item_variances_: SomeFloats = released()
     item_ids_: Any = released()
-    user_precision_: NDArray[Any] = released()
+    user_precision_: SomeFloats = released()
     noise_: float = released()
     least_: float = released()
     greatest_: float = released()
     n_duplicates_: int = learned()
     _table: RatingTable = learned()
-    _users: NDArray[Any] = learned()
+    _users: SomeFloats = learned()
 
     def predict(self, users: Any, items: Any, *, unknown: str = "raise") -> NDArray[np.float64]:
         """Return the expected rating of each pair, within the range of ratings.
@@ -69,7 +70,7 @@ class RatingModel(SavedModel):
         user = self._solve_one(*self._own(rated_items, ratings))
         return self._scores(user, np.zeros(len(columns), dtype=np.int64), columns)
 
-    def recommend(self, user: Hashable, n: int = 10, *, exclude_seen: bool = True) -> list[tuple[Any, float]]:
+    def recommend(self, user: Hashable, n: int = 10, *, exclude_seen: bool = True) -> list[tuple[Hashable, float]]:
         """Return the `n` items with the highest expected ratings, with these ratings, for a user of the fit."""
         table = self._fitted_table()
         row = table.users.one(user, "user")
@@ -78,7 +79,7 @@ class RatingModel(SavedModel):
 
     def recommend_for(
         self, items: Any, ratings: ArrayLike, n: int = 10, *, exclude_seen: bool = True
-    ) -> list[tuple[Any, float]]:
+    ) -> list[tuple[Hashable, float]]:
         """Return the `n` items with the highest expected ratings for a user with these ratings, who was not in the fit."""
         columns, values = self._own(items, ratings)
         return self._best(self._solve_one(columns, values)[0], n, columns if exclude_seen else None)
@@ -88,7 +89,7 @@ class RatingModel(SavedModel):
         solved: NDArray[np.float64] = self._solve_one(*self._own(items, ratings))[0].astype(np.float64)
         return solved
 
-    def similar_items(self, item: Hashable, n: int = 10) -> list[tuple[Any, float]]:
+    def similar_items(self, item: Hashable, n: int = 10) -> list[tuple[Hashable, float]]:
         """Return the `n` items whose factors have the largest cosine with this item's, and the cosines."""
         ids = self._items()
         place, n = ids.one(item, "item"), check_count(n, "n")
@@ -174,7 +175,7 @@ class RatingModel(SavedModel):
         return self._ranking(solved, [columns[one] for one in given], wanted, check_count(k, "k"))
 
     def _ranking(
-        self, users: NDArray[Any], seen: Sequence[NDArray[Any]], relevant: Sequence[NDArray[Any]], k: int
+        self, users: SomeFloats, seen: Sequence[NDArray[np.integer]], relevant: Sequence[NDArray[np.integer]], k: int
     ) -> RankingScores:
         """Measure the lists of users with these factors; the popularity of items is the released one, where there is one."""
         lists = ranked_items(users, np.asarray(self.item_factors_, np.float64), self.item_biases_, seen, k)
@@ -183,7 +184,7 @@ class RatingModel(SavedModel):
         return ranking_scores(lists, relevant, k=k, n_items=len(self.item_biases_), popularity=popularity)
 
     def _keep(
-        self, items: ItemSide, table: RatingTable, least: float, greatest: float, users: NDArray[Any] | None = None
+        self, items: ItemSide, table: RatingTable, least: float, greatest: float, users: SomeFloats | None = None
     ) -> None:
         """Set the attributes of the items and, in memory only, the users."""
         self.global_mean_, self.item_biases_, self.noise_ = float(items.mean), items.biases, float(items.noise)
@@ -229,10 +230,10 @@ class RatingModel(SavedModel):
         order = sorted(last)
         return np.array(order, dtype=np.int32), np.array([last[column] for column in order])
 
-    def _solve_one(self, columns: NDArray[np.int32], values: NDArray[np.float64]) -> NDArray[Any]:
+    def _solve_one(self, columns: NDArray[np.int32], values: NDArray[np.float64]) -> SomeFloats:
         return self._item_side().solve_users(np.array([0, len(columns)]), columns, values)
 
-    def _scores(self, users: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _scores(self, users: SomeFloats, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
         scores = np.full(len(rows), self.global_mean_)
         scores += np.where(columns >= 0, self.item_biases_[columns], 0.0) + np.where(rows >= 0, users[rows, -1], 0.0)
         both = np.flatnonzero((rows >= 0) & (columns >= 0))
@@ -243,7 +244,7 @@ class RatingModel(SavedModel):
         within: NDArray[np.float64] = np.clip(scores, self.least_, self.greatest_)
         return within
 
-    def _best(self, user: NDArray[Any], n: int, seen: NDArray[Any] | None) -> list[tuple[Any, float]]:
+    def _best(self, user: SomeFloats, n: int, seen: NDArray[np.integer] | None) -> list[tuple[Hashable, float]]:
         scores = self.global_mean_ + self.item_biases_ + user[-1] + self.item_factors_ @ user[:-1]
         n = check_count(n, "n")
         if seen is not None:

@@ -91,7 +91,7 @@ class NonNegativeSide(ItemSide):
 
     def solve_users(
         self, ends: NDArray[np.int64], columns: NDArray[np.int32], values: NDArray[np.float64]
-    ) -> NDArray[Any]:
+    ) -> SomeFloats:
         """Return the factors of users with these ratings and, last, a bias of zero."""
         users = np.zeros((len(ends) - 1, self.factors.shape[1]))
         solve_rows_in_blocks(ends, columns, values, self.factors, self.noise, users, USER_SWEEPS)
@@ -102,7 +102,7 @@ def solve_rows_in_blocks(
     ends: NDArray[np.int64],
     columns: NDArray[np.int32],
     values: NDArray[np.float64],
-    factors: NDArray[np.float64],
+    factors: SomeFloats,
     penalty: float,
     rows: NDArray[np.float64],
     most_sweeps: int,
@@ -149,7 +149,7 @@ class NonNegativeRatings:
 
     rating_mean_: float
 
-    def _scores(self, users: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _scores(self, users: SomeFloats, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
         unknown = (rows < 0) | (columns < 0)
         return np.where(unknown, self.rating_mean_, super()._scores(users, rows, columns))  # type: ignore[misc]
 

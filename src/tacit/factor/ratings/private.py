@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -187,7 +187,7 @@ class PrivateRecommender(PrivateFit, RatingModel):
         self._keep(side, table, least, greatest, kept)
         return self
 
-    def user_guarantee(self, user: Any) -> Guarantee:
+    def user_guarantee(self, user: Hashable) -> Guarantee:
         """Return the guarantee of one user of the fit, where users have budgets of their own."""
         table = self._fitted_table()
         return self._budgets.guarantee(self.guarantee_, table.users.one(user, "user"))
@@ -237,7 +237,9 @@ class PrivateRecommender(PrivateFit, RatingModel):
             raise InvalidInputError("features with method='moments'", parameter(self.method), "Leave features out.")
         return check_range(self.rating_range, "rating_range", example=(1, 5))
 
-    def _fit_moments(self, table: RatingTable, given: Any, features: NDArray[np.float64] | None) -> Any:
+    def _fit_moments(
+        self, table: RatingTable, given: object, features: NDArray[np.float64] | None
+    ) -> tuple[ItemSide, NDArray[np.float64]]:
         rounds = MOMENT_ROUNDS if self.rounds is None else self.rounds
         self._budgets = budgets_of(self.epsilon, self.delta, self.adjacency, table.users, self.max_units)
         plan = None
@@ -250,7 +252,7 @@ class PrivateRecommender(PrivateFit, RatingModel):
         self.guarantee_ = self.guarantee_.assuming(STAYS, *self._public_items(), *self._budgets.words)
         return ItemSide.learned(outcome), outcome.public["weights"]
 
-    def _fit_gradient(self, table: RatingTable, given: Any) -> Any:
+    def _fit_gradient(self, table: RatingTable, given: object) -> tuple[ItemSide, NDArray[np.float64]]:
         rounds = GRADIENT_ROUNDS if self.rounds is None else self.rounds
         plan, split = None, Split(rounds=Step(count=rounds, weight=1 / rounds))
         if not math.isinf(self.epsilon):
@@ -262,7 +264,7 @@ class PrivateRecommender(PrivateFit, RatingModel):
         self.guarantee_ = self.guarantee_.assuming(VALUES_ONLY, *self._public_items())
         return ItemSide.learned(outcome), outcome.public["users"]
 
-    def _fit_published(self, table: RatingTable, span: float) -> Any:
+    def _fit_published(self, table: RatingTable, span: float) -> tuple[ItemSide, NDArray[np.float64]]:
         settings = MugdhoImtiazSettings() if self.published is None else self.published
         rounds = GRADIENT_ROUNDS if self.rounds is None else self.rounds
         program = published_program(

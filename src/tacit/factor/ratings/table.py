@@ -61,11 +61,11 @@ class Ids:
             )
         return codes
 
-    def one(self, value: Any, name: str) -> int:
+    def one(self, value: Hashable, name: str) -> int:
         """Return the index of one id."""
         return int(self.known([value], name)[0])
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> Hashable:
         value = self.values[index]
         return value.item() if isinstance(value, np.generic) else value
 
@@ -217,7 +217,7 @@ def as_ids(ids: Any, name: str) -> NDArray[Any]:
     return ids_array
 
 
-def _plain_id(value: Any) -> Any:
+def _plain_id(value: object) -> Hashable:
     """Return the common form of equal ids: 1, 1.0, True and NumPy's numbers are the same id."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -226,7 +226,7 @@ def _plain_id(value: Any) -> Any:
     return value
 
 
-def _id_order(value: Any) -> tuple[int, Any, str]:
+def _id_order(value: Hashable) -> tuple[int, float | str, str]:
     if isinstance(value, int | float):
         return 0, value, ""
     if isinstance(value, str):
@@ -234,7 +234,7 @@ def _id_order(value: Any) -> tuple[int, Any, str]:
     return 2, type(value).__name__, repr(value)
 
 
-def _check_objects(array: NDArray[Any], name: str) -> None:
+def _check_objects(array: NDArray[np.object_], name: str) -> None:
     for value in array:
         if not isinstance(value, Hashable) or value is None or value != value:  # noqa: PLR0124  (NaN is not itself)
             raise InvalidInputError(

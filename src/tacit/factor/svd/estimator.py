@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,9 +14,13 @@ from tacit.estimators.base import public, released
 from tacit.estimators.holders import AmongHolders
 from tacit.estimators.input import check_components, validated
 from tacit.estimators.saved import SavedModel
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.row_table import Table
 from tacit.factor.svd.program import SVDSettings, svd_program
 from tacit.validation import check_choice, check_count, check_flag, check_non_negative, check_seed
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 
 class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, SavedModel):  # type: ignore[misc]
@@ -29,8 +33,8 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
     max_iter: int = public(default=100)
     tol: float = public(default=1e-9)
     random_state: int = public(default=0)
-    components_: NDArray[Any] = released()
-    singular_values_: NDArray[Any] = released()
+    components_: SomeFloats = released()
+    singular_values_: SomeFloats = released()
     n_iter_: int = released()
     residual_: float = released()
     n_features_in_: int = released()
@@ -40,23 +44,23 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
         self._run(self._program(X, alone=is_alone(), one_owner=has_one_owner()))
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
+    def fit_transform(self, X: Any, y: Any = None) -> SomeFloats:
         """Learn the components of the rows of `X`; return their scores, as `transform` would."""
         return self.fit(X).transform(X)
 
-    def transform(self, X: Any) -> NDArray[Any]:
+    def transform(self, X: Any) -> SomeFloats:
         """Return the scores of the rows: their coordinates along the components."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         return self._scores(Table(X))
 
-    def inverse_transform(self, scores: Any) -> NDArray[Any]:
+    def inverse_transform(self, scores: ArrayLike) -> SomeFloats:
         """Return the rows that have these scores: of a table's own scores, its best approximation of this rank."""
         check_is_fitted(self)
-        product: NDArray[Any] = np.asarray(scores) @ self.components_
+        product: SomeFloats = np.asarray(scores) @ self.components_
         return product
 
-    def _scores(self, table: Table) -> NDArray[Any]:
+    def _scores(self, table: Table) -> SomeFloats:
         return table.times(self.components_.T)
 
     def _program(self, X: Any, y: Any = None, *, alone: bool = False, one_owner: bool = False) -> Program:
@@ -98,7 +102,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
     def _validated(self, X: Any, *, reset: bool) -> Any:
         return validated(self, X, reset=reset, dtype=[np.float64, np.float32])
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.channel import Outcome, Program
 from tacit.estimators.base import released
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.row_table import Table
 from tacit.factor.svd.estimator import Components
 from tacit.factor.svd.program import pca_program
@@ -68,18 +69,18 @@ class PCA(Components):
     array([0, 1])
     """
 
-    mean_: NDArray[Any] = released()
+    mean_: SomeFloats = released()
     n_samples_: int = released()
-    explained_variance_: NDArray[Any] = released()
+    explained_variance_: SomeFloats = released()
 
-    def inverse_transform(self, scores: Any) -> NDArray[Any]:
+    def inverse_transform(self, scores: ArrayLike) -> SomeFloats:
         """Return the rows that have these scores: the mean plus the components' parts."""
         check_is_fitted(self)
-        rows: NDArray[Any] = super().inverse_transform(scores) + self.mean_
+        rows: SomeFloats = super().inverse_transform(scores) + self.mean_
         return rows
 
-    def _scores(self, table: Table) -> NDArray[Any]:
-        scores: NDArray[Any] = super()._scores(table) - self.mean_ @ self.components_.T
+    def _scores(self, table: Table) -> SomeFloats:
+        scores: SomeFloats = super()._scores(table) - self.mean_ @ self.components_.T
         return scores
 
     def _program(self, X: Any, y: Any = None, *, alone: bool = False, one_owner: bool = False) -> Program:

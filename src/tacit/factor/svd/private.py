@@ -7,10 +7,11 @@ added to the second moment of the rows' distances to a released centre, not to t
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -37,6 +38,9 @@ from tacit.factor.svd.program import signed
 from tacit.factor.svd.regression import PrincipalComponentRegression, checked_targets
 from tacit.validation import check_count, check_positive
 
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
 REGRESSION_SPLIT = SPLIT.scaled(0.6) | Split(normal=0.4)
 """Components and regression; chosen on the wine quality data."""
 EXPLAINED = 0.02
@@ -55,7 +59,7 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
 
     n_components: int = public(default=10, kw_only=False)
     row_norm: float = public(default=1.0)
-    feature_range: Any = public(default=None)
+    feature_range: ArrayLike | None = public(default=None)
     non_negative: bool = public(default=False)
     max_columns: int = public(default=2000)
     components_: Floats = released()
@@ -84,7 +88,7 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         check_is_fitted(self, "components_")
         return self._scores(self.scaled(self._validated(X, reset=False)))
 
-    def inverse_transform(self, scores: Any) -> Floats:
+    def inverse_transform(self, scores: ArrayLike) -> Floats:
         """Return the rows that have these scores."""
         check_is_fitted(self, "components_")
         rows = np.asarray(scores) @ self.components_
@@ -96,10 +100,10 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         return np.asarray(rows * half + middle)
 
     def _scores(self, rows: Any) -> Floats:
-        scores = Table(rows).times(self.components_.T)
+        scores = np.asarray(Table(rows).times(self.components_.T), dtype=np.float64)
         return scores - self.scaled(self.mean_[None]) @ self.components_.T if self._centred else scores
 
-    def _learned(self, result: Any) -> None:
+    def _learned(self, result: Mapping[str, Any]) -> None:
         """Take over what the program found."""
         self.components_, self.count_ = result["components"], result["count"]
         self._set_mean(result["mean"])
@@ -277,7 +281,8 @@ class PrivateSVD(PrivateComponents):
 
     def _fit_without_noise(self, rows: Any) -> None:
         plain = SVD(self.n_components, hide_singular_values=False).fit(rows)
-        self.components_, self.singular_values_ = plain.components_, plain.singular_values_
+        self.components_ = np.asarray(plain.components_, dtype=np.float64)
+        self.singular_values_ = np.asarray(plain.singular_values_, dtype=np.float64)
         self.count_ = float(rows.shape[0])
         self._set_mean(np.asarray(rows.mean(axis=0)).ravel())
         self.guarantee_ = plain.guarantee_
@@ -330,9 +335,10 @@ class PrivatePCA(PrivateComponents):
 
     def _fit_without_noise(self, rows: Any) -> None:
         plain = PCA(self.n_components, hide_singular_values=False).fit(rows)
-        self.components_, self.explained_variance_ = plain.components_, plain.explained_variance_
+        self.components_ = np.asarray(plain.components_, dtype=np.float64)
+        self.explained_variance_ = np.asarray(plain.explained_variance_, dtype=np.float64)
         self.count_ = float(plain.n_samples_)
-        self._set_mean(plain.mean_)
+        self._set_mean(np.asarray(plain.mean_, dtype=np.float64))
         self.guarantee_ = plain.guarantee_
 
 
@@ -397,9 +403,10 @@ class PrivatePCR(RegressorMixin, PrivateComponents):  # type: ignore[misc]
         if math.isinf(self.epsilon):
             plain = PrincipalComponentRegression(self.n_components, hide_singular_values=False)
             plain.fit(clip_rows(rows, self.row_norm), scaled)
-            self.components_, self.explained_variance_ = plain.components_, plain.explained_variance_
+            self.components_ = np.asarray(plain.components_, dtype=np.float64)
+            self.explained_variance_ = np.asarray(plain.explained_variance_, dtype=np.float64)
             self.count_, self.guarantee_ = float(plain.n_samples_), plain.guarantee_
-            self._set_mean(plain.mean_)
+            self._set_mean(np.asarray(plain.mean_, dtype=np.float64))
             coefficients, constant = plain.score_coef_, float(plain.intercept_ + plain.mean_ @ plain.coef_)
         else:
             program = regression_program(rows, scaled, self._settings())
@@ -428,7 +435,7 @@ class PrivatePCR(RegressorMixin, PrivateComponents):  # type: ignore[misc]
     def _set_values(self, values: Floats) -> None:
         self.explained_variance_ = values
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # the noise, and components chosen without looking at the target
         tags.target_tags.required = True

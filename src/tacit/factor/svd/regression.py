@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,15 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from tacit.channel import NormedSum, Outcome, Program, Sum, has_one_owner, is_alone
 from tacit.errors import InvalidInputError, kind_of, words
-from tacit.estimators.base import released
+from tacit.estimators.base import Estimator, released
 from tacit.estimators.input import as_numbers
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.svd.pca import PCA
 from tacit.factor.svd.program import CentredRows, SVDSettings, column_sums, svd_program
 from tacit.validation import refuse_dates
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 
 def regression_program(X: Any, y: NDArray[np.float64], settings: SVDSettings) -> Program:
@@ -46,7 +50,7 @@ def regression_program(X: Any, y: NDArray[np.float64], settings: SVDSettings) ->
     return Outcome(public={**outcome.public, **learned}, private=outcome.private)
 
 
-def checked_targets(estimator: Any, X: Any, y: Any) -> NDArray[np.float64]:
+def checked_targets(estimator: Estimator, X: Any, y: Any) -> NDArray[np.float64]:
     """Return the targets as a vector of finite numbers, one per row of `X`."""
     if y is None:
         raise InvalidInputError(
@@ -110,8 +114,8 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
     True
     """
 
-    score_coef_: NDArray[Any] = released()
-    coef_: NDArray[Any] = released()
+    score_coef_: SomeFloats = released()
+    coef_: SomeFloats = released()
     intercept_: float = released()
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -119,15 +123,15 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
         self._run(self._program(X, y, alone=is_alone(), one_owner=has_one_owner()))
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> NDArray[Any]:
+    def fit_transform(self, X: Any, y: Any = None) -> SomeFloats:
         """Fit; return the scores of the rows."""
         return self.fit(X, y).transform(X)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> SomeFloats:
         """Return the predicted targets of the rows."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        predicted: NDArray[Any] = X @ self.coef_ + self.intercept_
+        predicted: SomeFloats = X @ self.coef_ + self.intercept_
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -149,7 +153,7 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
         self.intercept_ = float(public["target_mean"] - public["mean"] @ coefficients)
         return self
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # the components are chosen without looking at the target
         return tags

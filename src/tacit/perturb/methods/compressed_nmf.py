@@ -138,5 +138,5 @@ class CompressedNMF(TablePerturbation):
         return moved
 
     def _product(self, moved: Rows) -> Rows:
-        product: Rows = self._model.inverse_transform(self._model.transform(moved))
+        product = np.asarray(self._model.inverse_transform(self._model.transform(moved)), dtype=np.float64)
         return product

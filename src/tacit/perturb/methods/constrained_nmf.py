@@ -65,7 +65,8 @@ def constrained_factors(
     columns = np.ascontiguousarray(A.T)
     for _ in range(most_sweeps):
         H = solve_memberships(A, C, beta, W, start=H, most_sweeps=INNER_SWEEPS)
-        W = solve_rows(columns, np.ascontiguousarray(H.T), np.ascontiguousarray(W.T), most_sweeps=INNER_SWEEPS).T
+        solved = solve_rows(columns, np.ascontiguousarray(H.T), np.ascontiguousarray(W.T), most_sweeps=INNER_SWEEPS)
+        W = np.asarray(solved.T, dtype=np.float64)
         fit, distance = np.sum((A - H @ W) ** 2), np.sum((H - C) ** 2)  # Q and L of equations (3.17) and (3.18)
         objective.append(float((1 - beta) * fit + beta * distance))
         if objective[-2] - objective[-1] <= tolerance * objective[-1]:
@@ -80,7 +81,7 @@ def solve_memberships(
     alpha_root, beta_root = np.sqrt(1 - beta), np.sqrt(beta)
     data = np.hstack([alpha_root * A, beta_root * C])
     basis = np.hstack([alpha_root * W, beta_root * np.eye(len(W))])
-    return solve_rows(data, basis, start, most_sweeps=most_sweeps)
+    return np.asarray(solve_rows(data, basis, start, most_sweeps=most_sweeps), dtype=np.float64)
 
 
 class ConstrainedNMF(TablePerturbation):

@@ -77,7 +77,7 @@ class NMFRelease(LowRank):
         if rank not in self._models:
             self._models[rank] = NMF(rank, max_iter=1000, random_state=self._start_seed()).fit(self._fitted)
         model = self._models[rank]
-        product: Rows = model.inverse_transform(model.transform(rows))
+        product = np.asarray(model.inverse_transform(model.transform(rows)), dtype=np.float64)
         return product
 
     def _start_seed(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.nmf.estimator import NMF
 from tacit.measure import match_topics, top_words, topic_coherence
 from tacit.reproduce.catalogue import ItemRun, item
@@ -46,7 +47,7 @@ def embedding(counts: Any) -> NDArray[np.float64]:
     return embedded
 
 
-def embedded_coherence(T: NDArray[np.float64], vectors: NDArray[np.float64]) -> float:
+def embedded_coherence(T: SomeFloats, vectors: NDArray[np.float64]) -> float:
     """Return the mean cosine of the vectors of all pairs of a topic's most important words (TC-W2V), over the topics."""
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     means = []

@@ -12,9 +12,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.nnls import solve_rows
 from tacit.factor.ratings.non_negative import RatingNMF
@@ -32,7 +32,7 @@ RANK = 6
 """The paper does not state K; the converged fit without privacy passes its number between 5 and 8."""
 
 
-def rmse(X: Any, H: NDArray[np.float64], T: NDArray[np.float64]) -> float:
+def rmse(X: csr_array, H: SomeFloats, T: SomeFloats) -> float:
     r"""Return the paper's :math:`\frac{1}{\sqrt N}\|V - \hat V \odot X\|_F` with N observed ratings."""
     triples, total = X.tocoo(), 0.0
     for part in np.array_split(np.arange(X.nnz), max(1, X.nnz // 200_000)):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import Undisclosed
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.nmf.private import PrivateNMF
 from tacit.factor.nmf.saha_imtiaz import SahaImtiazSettings, unit_ball
 from tacit.factor.nmf.start import nndsvd
@@ -119,7 +120,7 @@ def published(
 
 def start(case: Case, seed: int) -> NDArray[np.float64]:
     """Return the dictionary from which Algorithm 2 starts: the NNDSVD of the private data, without noise (page 7)."""
-    return unit_ball(nndsvd(case.X, case.rank, random_state=seed)[1])
+    return unit_ball(np.asarray(nndsvd(case.X, case.rank, random_state=seed)[1], dtype=np.float64))
 
 
 def overall(epsilon_t: float, rounds: int) -> float:
@@ -127,6 +128,6 @@ def overall(epsilon_t: float, rounds: int) -> float:
     return saha_epsilon([dwork_roth_noise_multiplier(epsilon_t, DELTA)] * 2, rounds, DELTA)
 
 
-def objective(X: Any, T: NDArray[np.float64]) -> float:
+def objective(X: Any, T: SomeFloats) -> float:
     """Return the objective value (eq. 15), at the best weights for the dictionary."""
     return float(held_out_error(X, T))

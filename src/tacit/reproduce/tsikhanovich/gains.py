@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.svd.estimator import SVD
 from tacit.factor.svd.private import PrivatePCA, PrivatePCR, PrivateSVD
 from tacit.factor.svd.regression import PrincipalComponentRegression
@@ -16,6 +16,9 @@ from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.datasets.regression import Regression
 from tacit.reproduce.outcome import Curve, Figure, ItemOutcome
 from tacit.reproduce.tsikhanovich.corpora import weighted
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 SIZES = (0.005, 0.01, 0.03, 0.1, 0.333)
 """Size of a party as a fraction of all rows. Set by hand over the axis of Figure 5."""
@@ -81,7 +84,7 @@ def approximation(run: ItemRun, X: Any, seed: int) -> dict[str, list[float]]:
     return {name: [100 * (1 - error / float(alone)) for alone in own] for name, error in joint.items()}
 
 
-def lost(rows: Any, components: NDArray[np.float64]) -> float:
+def lost(rows: csr_array, components: SomeFloats) -> float:
     """Return |X - X V V'|_F."""
     squares = float(rows.multiply(rows).sum())
     return float(np.sqrt(max(squares - float(np.sum((rows @ components.T) ** 2)), 0.0)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.private import PrivateNMF
 from tacit.factor.ratings.non_negative import RatingNMF
@@ -26,7 +27,7 @@ ROUNDS = 10
 """Rounds of the private fit. The paper does not state them; the total epsilon follows from them."""
 
 
-def topics(X: Any, rank: int, sweeps: int, seed: int) -> NDArray[np.float64]:
+def topics(X: Any, rank: int, sweeps: int, seed: int) -> SomeFloats:
     """Return a dictionary."""
     return NMF(min(rank, X.shape[0]), init="random", max_iter=sweeps, random_state=seed).fit(X).components_
 

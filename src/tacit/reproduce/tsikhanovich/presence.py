@@ -123,7 +123,9 @@ def figure_6(run: ItemRun) -> ItemOutcome:
             count, rank = max(int(size * X.shape[0]), 12), run.pick(RANK, 2)
             hiding, revealing = (SVD(rank, hide_singular_values=hide, tol=1e-6) for hide in (True, False))
             # the adversary estimates the hidden singular values by those of its own rows
-            own = SVD(rank, hide_singular_values=False, tol=1e-6).fit(X[:count]).singular_values_
+            own = np.asarray(
+                SVD(rank, hide_singular_values=False, tol=1e-6).fit(X[:count]).singular_values_, dtype=np.float64
+            )
             used: dict[str, Any] = {"samples": samples, "size": count, "jobs": 1}
             hidden = ksdp(hiding, X, documents_of, statistics=[svd_statistics, from_values(own, OWN)], **used)
             shown = ksdp(revealing, X, documents_of, statistics=[svd_statistics], **used)

@@ -296,7 +296,7 @@ class LocalCountFactorization(SavedModel):
             logs[sample] = x * np.log(rates) - rates - gammaln(x + 1)
         return float(np.mean(logsumexp(logs, axis=0) - math.log(len(own))))
 
-    def _rates(self, sample: int, own: NDArray[np.float64], cells: NDArray[Any]) -> NDArray[np.float64]:
+    def _rates(self, sample: int, own: NDArray[np.float64], cells: NDArray[np.integer]) -> NDArray[np.float64]:
         product = own[sample][cells[:, 0]]
         for axis, factor in enumerate(self._shared()):
             product = product * factor[sample][cells[:, axis + 1]]
@@ -451,7 +451,9 @@ def _as_given(site: _Site, values: NDArray[np.float64]) -> NDArray[np.float64]:
     return table
 
 
-def _gamma(generator: np.random.Generator, shape: Any, rate: NDArray[np.float64]) -> NDArray[np.float64]:
+def _gamma(
+    generator: np.random.Generator, shape: float | NDArray[np.float64], rate: NDArray[np.float64]
+) -> NDArray[np.float64]:
     drawn: NDArray[np.float64] = np.maximum(generator.gamma(shape, 1.0, size=np.shape(rate)) / rate, LEAST_RATE)
     return drawn
 

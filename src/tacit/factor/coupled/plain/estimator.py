@@ -35,7 +35,7 @@ from tacit.factor.coupled.plain.start import (
 from tacit.factor.coupled.plain.terms import Term
 from tacit.factor.coupled.plain.variational import BayesSettings, variational_program
 from tacit.factor.coupled.predict import in_order, reconstruct, reconstruct_at
-from tacit.factor.coupled.relation import Relation
+from tacit.factor.coupled.relation import Relation, Relations
 from tacit.privacy.guarantee import Guarantee
 from tacit.validation import check_choice, check_count, check_non_negative, check_positive, check_rate, check_seed
 
@@ -114,8 +114,8 @@ class FittedFactors(SavedModel):
             return self._average(relation, spec, factors, where)
         if not sampled and not return_std:
             return _at(spec, in_order(factors, self.factors_), where)
-        total: Any = 0.0
-        squares: Any = 0.0
+        total: Floats | float = 0.0
+        squares: Floats | float = 0.0
         count = 0
         for drawn in self._draws(posterior):
             values = _at(spec, in_order(factors, drawn), where)
@@ -132,14 +132,14 @@ class FittedFactors(SavedModel):
         power = relation.power if isinstance(relation, Relation) else self.relations_[relation]["divergence"]
         starts = {name: self.posterior_[f"starts:{name}"] for name in factors}
         geometric = power > 0 and all(each.min() > 0 for each in starts.values())
-        total: Any = 0.0
+        total: Floats | float = 0.0
         count = len(starts[factors[0]])
         for place in range(count):
             values = _at(spec, in_order(factors, {name: each[place] for name, each in starts.items()}), where)
             total = total + (np.log(np.maximum(values, SMALLEST)) if geometric else values) / count
         return np.exp(total) if geometric else np.asarray(total)
 
-    def score(self, relations: Relation | Sequence[Relation], y: Any = None) -> float:
+    def score(self, relations: Relations, y: Any = None) -> float:
         """Return minus the mean divergence of the relations' known cells from their predictions; higher is better."""
         from tacit.factor.coupled.plain.terms import term_of
 
@@ -324,7 +324,7 @@ class CoupledFactorization(FittedFactors):
     (2,)
     """
 
-    ranks: Any = public(default=2, kw_only=False)
+    ranks: int | Mapping[str, int] = public(default=2, kw_only=False)
     inference: str = public(default="map")
     max_iter: int = public(default=500)
     tol: float | None = public(default=None)
@@ -343,7 +343,7 @@ class CoupledFactorization(FittedFactors):
     sampling_rate: float = public(default=1.0)
     random_state: int = public(default=0)
 
-    def fit(self, relations: Relation | Sequence[Relation], y: Any = None) -> Self:
+    def fit(self, relations: Relations | Site, y: Any = None) -> Self:
         """Learn the factors of all relations."""
         if isinstance(relations, Site):  # one of several parties
             return fit_site(self, relations)
@@ -464,7 +464,7 @@ class CoupledFactorization(FittedFactors):
         first = sum(len(site) for site in sites[:place])
         program = langevin_program(relations, start, shared=shared, settings=settings, first_relation=first)
         outcome = run(program, Clear())
-        samples: dict[str, NDArray[Any]] = outcome.private["samples"]
+        samples: dict[str, Floats] = outcome.private["samples"]
         factors = {name: drawn.mean(axis=0) for name, drawn in samples.items()}
         posterior = {f"samples:{name}": drawn for name, drawn in samples.items()}
         loss = float(outcome.public["loss_curve"].mean())

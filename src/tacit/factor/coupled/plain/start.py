@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, kind_of, parameter, words
 from tacit.factor.arrays import Floats
-from tacit.factor.coupled.relation import Relation
+from tacit.factor.coupled.relation import Relation, Relations
 
 
 def random_start(
@@ -51,7 +50,7 @@ def start_sizes(relations: Sequence[Relation], shapes: Mapping[str, tuple[int, .
     return sizes
 
 
-def given_start(given: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:
+def given_start(given: Mapping[str, ArrayLike], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:
     """Check and return a start that the user gave."""
     start = {}
     for name, shape in shapes.items():
@@ -147,7 +146,7 @@ def starts_filled_in(
     return result
 
 
-def checked_relations(relations: Any) -> list[Relation]:
+def checked_relations(relations: Relations) -> list[Relation]:
     """Return the relations as a list; raise if two have the same name."""
     checked = [relations] if isinstance(relations, Relation) else list(relations)
     if not checked:

@@ -20,12 +20,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel import Bound, Outcome, Program, Split, Step, Sum
+from tacit.channel import Bound, Outcome, Program, Split, Step, Sum, Total
 from tacit.factor.arrays import Floats
 from tacit.factor.coupled.cells import added
 from tacit.factor.coupled.private.budget import MEAN_VARIANCE, CoupledMomentSettings
@@ -233,7 +232,7 @@ def _own(
     entity: str,
     lead: str | None,
     step: Step,
-) -> Generator[Sum, Any, Floats]:
+) -> Generator[Sum, Total, Floats]:
     r"""Release the sums of residuals times regressors of the entities' cells, and solve for their own factors.
 
     With :math:`H_u = n_u G`, from the entity's noisy count and the average Gram matrix of its rows (weighted by their

@@ -19,6 +19,7 @@ from tacit.channel import Plan, Program, Split, Step, run_together
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.base import public
 from tacit.estimators.verdict import Concern, only_means
+from tacit.factor.coupled.outlines import Site
 from tacit.factor.coupled.private.budget import CoupledMomentSettings, Sites
 from tacit.factor.coupled.private.cell_moments import CELLS_PER_ENTITY, cell_split, cells_program
 from tacit.factor.coupled.private.dp_sgld import SgldSettings, sgld_program
@@ -26,6 +27,7 @@ from tacit.factor.coupled.private.fitted import PrivateFactors, range_of
 from tacit.factor.coupled.private.problem import Problem, check_coupled, problems_of, public_features
 from tacit.factor.coupled.private.unit_cells import UnitCells
 from tacit.factor.coupled.private.user_moments import moments_program
+from tacit.factor.coupled.relation import Relations
 from tacit.factor.noisy_moments.constants import VALUE_VARIANCE
 from tacit.privacy.calibration import gaussian_noise_multiplier
 from tacit.privacy.guarantee import Guarantee
@@ -258,7 +260,7 @@ class PrivateCoupledFactorization(PrivateFactors):
     (3,)
     """
 
-    ranks: Any = public(default=5, kw_only=False)
+    ranks: int | Mapping[str, int] = public(default=5, kw_only=False)
     private: str = public(default="user")
     protect: str = public(default="site")
     unit: str = public(default="user")
@@ -276,12 +278,12 @@ class PrivateCoupledFactorization(PrivateFactors):
     composition: str = public(default="zcdp")
     random_state: int = public(default=0)
 
-    def fit(self, relations: Any, y: Any = None) -> PrivateCoupledFactorization:
+    def fit(self, relations: Relations | Site, y: Any = None) -> PrivateCoupledFactorization:
         """Fit one site's relations."""
         self._fit_all([relations], [self])
         return self
 
-    def fit_sites(self, sites: Sequence[Any]) -> list[PrivateCoupledFactorization]:
+    def fit_sites(self, sites: Sequence[Relations | Site]) -> list[PrivateCoupledFactorization]:
         """Fit the relations of several sites together; return one model per site, each with the site's own factors.
 
         Parameters
@@ -296,7 +298,7 @@ class PrivateCoupledFactorization(PrivateFactors):
             self._fit_all(list(sites), models)
         return models
 
-    def _fit_all(self, sites: list[Any], models: list[PrivateCoupledFactorization]) -> None:
+    def _fit_all(self, sites: Sequence[Relations | Site], models: list[PrivateCoupledFactorization]) -> None:
         self._check_ranges()
         problems = self._problems(sites)
         self._check_absence(problems)
@@ -321,7 +323,7 @@ class PrivateCoupledFactorization(PrivateFactors):
             model.guarantee_ = guarantee
             model._take(problem, outcome.public)
 
-    def check_sites(self, sites: Sequence[Any], names: Sequence[str] | None = None) -> None:
+    def check_sites(self, sites: Sequence[Relations | Site], names: Sequence[str] | None = None) -> None:
         """Raise unless the relations of all sites can be fitted together with these parameters; their cells are not used.
 
         Parameters
@@ -334,7 +336,7 @@ class PrivateCoupledFactorization(PrivateFactors):
         self._check_ranges()
         self._problems(list(sites), names)
 
-    def _problems(self, sites: list[Any], names: Sequence[str] | None = None) -> list[Problem]:
+    def _problems(self, sites: Sequence[Relations | Site], names: Sequence[str] | None = None) -> list[Problem]:
         """Check the parameters and what is public about all sites' relations; return one problem per site of this process."""
         self._check_settings()
         problems = problems_of(sites, self.ranks, self.private, self.shared, names)
@@ -386,7 +388,7 @@ class PrivateCoupledFactorization(PrivateFactors):
                 "Each site would draw such an entity by itself, and it would take part more often than is accounted for.",
             )
 
-    def _take(self, problem: Problem, public: Any) -> None:
+    def _take(self, problem: Problem, public: Mapping[str, Any]) -> None:
         """Set the released attributes of this site, and solve its own factors."""
         rows = {name: public[f"rows:{name}"] for name in problem.others}
         self.levels_[0] = float(public.get("mean", 0.0))

@@ -19,7 +19,7 @@ from tacit.factor.coupled.private.dp_sgld import solve_own
 from tacit.factor.coupled.private.fixed_factors import FixedFactors
 from tacit.factor.coupled.private.problem import Problem, problems_of
 from tacit.factor.coupled.private.unit_cells import UnitCells
-from tacit.factor.coupled.relation import Relation
+from tacit.factor.coupled.relation import Relation, Relations
 from tacit.validation import check_range
 
 MOST_CELLS = 50_000_000
@@ -149,7 +149,7 @@ class PrivateFactors(PrivateFit):
         half = (known["range"][1] - known["range"][0]) / 2
         return np.asarray(half * np.sqrt(self.noise_ + own))
 
-    def solve_own(self, relations: Any) -> PrivateFactors:
+    def solve_own(self, relations: Relations) -> PrivateFactors:
         """Solve the site's own factors from its relations and the released factors, for a loaded model."""
         given = [relations] if isinstance(relations, Relation) else list(relations)
         letters = {letter for relation in given for letter in relation.spec.summed}

@@ -23,7 +23,7 @@ from tacit.errors import InvalidInputError, kind_of, parameter, words
 from tacit.factor.arrays import Floats
 from tacit.factor.coupled.einsum import Spec, checked_ranks, factor_shapes
 from tacit.factor.coupled.outlines import Site
-from tacit.factor.coupled.relation import Relation
+from tacit.factor.coupled.relation import Relation, Relations
 
 EXAMPLE = "For example Relation(ratings, 'ir,jr->ij', ('user', 'film'), observed='stored', divergence='euclid')."
 MOST_FEATURES = 5
@@ -138,9 +138,9 @@ class Problem:
 
 
 def problems_of(
-    sites: Sequence[Sequence[Relation]],
-    ranks: Any,
-    entity: Any,
+    sites: Sequence[Any],
+    ranks: int | Mapping[str, int],
+    entity: str,
     shared: Sequence[str] | None,
     called: Sequence[str] | None = None,
 ) -> list[Problem]:
@@ -212,7 +212,7 @@ def _check_widths(
 ) -> None:
     """Raise unless the rows of every factor have the same columns at all sites."""
     for name in names:
-        first: tuple[Any, ...] | None = None
+        first: tuple[object, ...] | None = None
         for site, (mine, public) in enumerate(split):
             if name not in shapes[site]:
                 continue
@@ -247,7 +247,7 @@ def check_coupled(problem: Problem, *, noised: Sequence[str]) -> None:
         )
 
 
-def _split(relations: Any, entity: Any, label: str, sites: int) -> tuple[list[Relation], list[Relation]]:
+def _split(relations: Relations, entity: str, label: str, sites: int) -> tuple[list[Relation], list[Relation]]:
     given = [relations] if isinstance(relations, Relation) else list(relations)
     for relation in given:
         if not isinstance(relation, Relation):

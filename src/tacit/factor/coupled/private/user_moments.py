@@ -23,11 +23,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from tacit.channel import Bound, Outcome, Program, Step, Sum
+from tacit.channel import Bound, Outcome, Program, Step, Sum, Total
 from tacit.factor.arrays import Floats
 from tacit.factor.coupled.cells import added
 from tacit.factor.coupled.private.budget import MEAN_VARIANCE, CoupledMomentSettings
@@ -196,7 +195,7 @@ def _mean(noisy: Floats, listed: int, noise: float) -> float:
     return shrunk_mean(float(noisy[1]), float(np.clip(weight, 1.0, listed)), noise, MEAN_VARIANCE)
 
 
-def release_own(cells: UnitCells, fixed: FixedFactors, entity: str, step: Step) -> Generator[Sum, Any, Floats]:
+def release_own(cells: UnitCells, fixed: FixedFactors, entity: str, step: Step) -> Generator[Sum, Total, Floats]:
     """Release the entities' own factors (solved, clipped, noised), and return them shrunk by the noise."""
     solved = fixed.solve(cells) * np.sqrt(fixed.precision)  # so that all entries have a prior variance of 1
     lengths = np.linalg.norm(solved, axis=1)
