@@ -40,14 +40,14 @@ ALLOWED = {
 # within factor: what each part may import of the others
 WITHIN_FACTOR = {
     "arrays": set(),
-    "kernels": set(),
+    "kernels": {"arrays"},
     "extrapolation": set(),
     "small_solves": {"arrays", "kernels"},
-    "row_table": {"kernels"},
+    "row_table": {"arrays", "kernels"},
     "noisy_moments": {"arrays", "kernels", "small_solves"},
     "moments": {"noisy_moments"},
     "svd": {"arrays", "kernels", "row_table", "noisy_moments"},
-    "nmf": {"kernels", "row_table", "extrapolation", "noisy_moments", "svd"},
+    "nmf": {"arrays", "kernels", "row_table", "extrapolation", "noisy_moments", "svd"},
     "ratings": {"arrays", "kernels", "small_solves", "noisy_moments", "nmf"},
     "implicit": {"arrays", "kernels", "noisy_moments", "ratings"},
     "coupled": {"arrays", "kernels", "small_solves", "extrapolation", "noisy_moments"},

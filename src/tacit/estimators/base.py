@@ -282,7 +282,7 @@ def in_file(cls: type[Estimator]) -> frozenset[str]:
     return frozenset(field.name for field in fields if field.init and field.metadata.get("in_file", False))
 
 
-def _frozen_parameter(name: str, value: Any) -> Any:
+def _frozen_parameter(name: str, value: object) -> Any:
     """Return a copy of a parameter; raise if it cannot be copied, before anything is charged."""
     try:
         return _frozen(value)

@@ -19,7 +19,7 @@ class AmongHolders:
         """Return this holder's program, for any channel; all holders must have the same parameters and columns."""
         raise NotImplementedError
 
-    def _learned(self, outcome: Outcome) -> Any:
+    def _learned(self, outcome: Outcome) -> object:
         """Set the fitted attributes from the outcome."""
         raise NotImplementedError
 

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tacit.errors import InvalidInputError, kind_of, parameter, words
 from tacit.validation import check_positive, reason_of, refuse_dates
+
+if TYPE_CHECKING:
+    from tacit.estimators.base import Estimator
 
 PARTITION_ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".npz", ".npy", ".mtx", ".jsonl")
 """Of files that are partitions of a table."""
 NUMBERS = "Reshape your data to one row per record, convert text, fill or drop missing values; nothing was charged."
 
 
-def validated(estimator: Any, X: Any, *, reset: bool, dtype: Any = np.float64, non_negative: bool = False) -> Any:
+def validated(
+    estimator: Estimator,
+    X: Any,
+    *,
+    reset: bool,
+    dtype: DTypeLike | list[DTypeLike] = np.float64,
+    non_negative: bool = False,
+) -> Any:
     """Return `X` as a C-ordered array or CSR matrix of floats; set (`reset`) or check the columns of `estimator`.
 
     Parameters
@@ -48,7 +58,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, dtype: Any = np.float64, n
     return X
 
 
-def as_numbers(values: Any, what: str) -> NDArray[np.float64]:
+def as_numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
     """Return values as an array of floats; numpy's own error would quote a value."""
     refuse_dates(values, what)
     try:
@@ -118,15 +128,17 @@ def checked_range(given: Any, n_features: int, name: str = "feature_range") -> N
     return np.stack([low, high])
 
 
-def is_partitioned(data: Any) -> bool:
+def is_partitioned(data: object) -> bool:
     """Return whether data comes in partitions: a Dask collection, a pattern of files, or a list of files."""
-    if is_dask(data) or isinstance(data, str):
-        return is_dask(data) or data.endswith(PARTITION_ENDINGS)
+    if is_dask(data):
+        return True
+    if isinstance(data, str):
+        return data.endswith(PARTITION_ENDINGS)
     if not isinstance(data, list | tuple) or not data:
         return False
     return all(isinstance(part, str | os.PathLike) and str(part).endswith(PARTITION_ENDINGS) for part in data)
 
 
-def is_dask(data: Any) -> bool:
+def is_dask(data: object) -> bool:
     """Return whether data is a Dask collection; Dask is not imported for it."""
     return type(data).__module__.partition(".")[0] in ("dask", "dask_expr")

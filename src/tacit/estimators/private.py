@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tacit.channel import Channel, Clear, Noisy, Outcome, Plan, Program, Split, Step, run
 from tacit.channel.budget import ChargedAccount
@@ -17,6 +17,9 @@ from tacit.estimators.verdict import Concern, about_guarantee, warn_of
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.spending import Spending, check_chargeable, open_ledger, voided_by
 from tacit.validation import check_epsilon
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 AGAIN = (
     "This estimator has released a result before. On the same data this is a second release, and the two guarantees add up. "
@@ -44,7 +47,7 @@ class PrivateFit(SavedModel):
     dataset: str | None = withheld(default=None)
     insecure_seed: int | None = withheld(default=None)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.non_deterministic = True  # the noise is new in every fit
@@ -87,7 +90,9 @@ class PrivateFit(SavedModel):
             self.epsilon, self.delta, steps=steps, unit=self._unit, adjacency=self.adjacency, choices=choices
         )
 
-    def _run(self, given: Any, program: Program, plan: Plan | None, account: ChargedAccount | None = None) -> Outcome:
+    def _run(
+        self, given: object, program: Program, plan: Plan | None, account: ChargedAccount | None = None
+    ) -> Outcome:
         """Run `program` over the channel of the plan, and keep its guarantee.
 
         `given` is the data as the caller gave it; its fingerprint names the account if there is no `dataset`. `account` is
@@ -97,14 +102,14 @@ class PrivateFit(SavedModel):
         self.guarantee_ = outcome.channel.guarantee
         return outcome
 
-    def _channel(self, given: Any, plan: Plan | None, account: ChargedAccount | None = None) -> Channel:
+    def _channel(self, given: object, plan: Plan | None, account: ChargedAccount | None = None) -> Channel:
         self._ready_to_release(plan)
         if plan is None:
             return Clear()
         spending = self._spending(given) if account is None else account
         return Noisy(plan, max_units=self.max_units, spending=spending, insecure_seed=self.insecure_seed)
 
-    def _spending(self, given: Any) -> Spending | None:
+    def _spending(self, given: object) -> Spending | None:
         """Return the ledger's account for this data; None without a ledger."""
         if self.ledger is None:
             return None

@@ -19,7 +19,7 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -52,7 +52,7 @@ HEADER = {
 }
 """Every field of a file's header, all of them required, with its type."""
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, NDArray[np.generic]]
 
 
 class Earlier(Protocol):
@@ -144,7 +144,7 @@ class SavedModel(Estimator):
         }
 
     @classmethod
-    def _restore(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def _restore(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> Self:
         """Return a fitted estimator from what `save` wrote."""
         checked_record(
             header["parameters"], f"the parameters of {cls.__name__}", dict.fromkeys(in_file(cls), _anything)
@@ -167,7 +167,7 @@ class SavedModel(Estimator):
         return cls(**parameters)._restored(result)
 
 
-def read_model(path: str | os.PathLike[str] | BinaryIO, classes: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
+def read_model(path: str | os.PathLike[str] | BinaryIO, classes: Collection[str]) -> tuple[dict[str, Any], Arrays]:
     """Return the header and the arrays of a file that `save` wrote, for a class among `classes`."""
     shown = parameter(os.fspath(path)) if isinstance(path, str | os.PathLike) else words("another file")
     try:
@@ -234,7 +234,7 @@ def encode(value: Any, name: str, arrays: Arrays) -> Any:  # noqa: PLR0911  (one
     )
 
 
-def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+def decode(value: Any, arrays: Mapping[str, NDArray[np.generic]]) -> Any:
     """Invert `encode`."""
     if isinstance(value, list):
         return [decode(item, arrays) for item in value]
@@ -247,13 +247,13 @@ def decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     return RECORDS[mark](**decoded) if mark in RECORDS else COLLECTIONS[mark](decoded)
 
 
-def as_saved(value: Any) -> Any:
+def as_saved(value: object) -> object:
     """Return a parameter as a file would give it back."""
     arrays: Arrays = {}
     return decode(encode(value, "value", arrays), arrays)
 
 
-def _array_names(value: Any) -> Iterator[str]:
+def _array_names(value: object) -> Iterator[str]:
     """Return the names of the arrays in what `encode` returned."""
     if isinstance(value, dict):
         if isinstance(value.get("array"), str):
@@ -268,7 +268,7 @@ def _anything(value: object) -> bool:
     return True
 
 
-def _objects(items: list[Any]) -> NDArray[Any]:
+def _objects(items: list[Any]) -> NDArray[np.generic]:
     array = np.empty(len(items), dtype=object)
     array[:] = items
     return array

@@ -86,8 +86,8 @@ class ScheduleFile:
         self,
         number: int,
         running: Mapping[str, RunningTotal],
-        fixed: Mapping[str, NDArray[Any]],
-        kept: Sequence[Mapping[str, NDArray[Any]]],
+        fixed: Mapping[str, NDArray[np.generic]],
+        kept: Sequence[Mapping[str, NDArray[np.generic]]],
         notes: Mapping[str, Any],
         model: bytes,
     ) -> None:
@@ -115,9 +115,9 @@ class ScheduleFile:
 
     def read_sums(
         self, running: Mapping[str, RunningTotal]
-    ) -> tuple[dict[str, NDArray[Any]], list[dict[str, NDArray[Any]]]]:
+    ) -> tuple[dict[str, NDArray[np.generic]], list[dict[str, NDArray[np.generic]]]]:
         """Fill in the terms and answers of all releases; return what was fixed, and the data that was kept."""
-        kept: list[dict[str, NDArray[Any]]] = []
+        kept: list[dict[str, NDArray[np.generic]]] = []
         with self._open() as file:
             query = "SELECT step, kind, number, name, numbers FROM sums ORDER BY number"
             for step, kind, number, name, numbers in file.execute(query):
@@ -129,7 +129,7 @@ class ScheduleFile:
         return fixed, kept
 
     @staticmethod
-    def _add(file: sqlite3.Connection, step: str, kind: str, past: Sequence[Mapping[str, NDArray[Any]]]) -> None:
+    def _add(file: sqlite3.Connection, step: str, kind: str, past: Sequence[Mapping[str, NDArray[np.generic]]]) -> None:
         """Add what the file does not have yet; one release may add that of several."""
         query = "SELECT COALESCE(MAX(number) + 1, 0) FROM sums WHERE step = ? AND kind = ?"
         first = int(file.execute(query, (step, kind)).fetchone()[0])
@@ -178,12 +178,12 @@ class ScheduleFile:
             )
 
 
-def _written(array: NDArray[Any]) -> bytes:
+def _written(array: NDArray[np.generic]) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
 
 
-def _read(content: bytes) -> NDArray[Any]:
-    array: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
+def _read(content: bytes) -> NDArray[np.generic]:
+    array: NDArray[np.generic] = np.load(io.BytesIO(content), allow_pickle=False)
     return array

@@ -289,7 +289,7 @@ class ScheduledFit(PrivateFit):
         seed = None if self.insecure_seed is None else int(self.insecure_seed)
         return {**absolute, "dataset": self.dataset, "insecure_seed": seed}
 
-    def _run_scheduled(self, given: Any, program: Program, split: Split, memory: ScheduledSums) -> Outcome:
+    def _run_scheduled(self, given: object, program: Program, split: Split, memory: ScheduledSums) -> Outcome:
         """Run one release: the first is charged for all, later ones add their noise at no further cost."""
         if not hasattr(self, "_memory"):
             outcome = self._first_run(given, program, split, memory.turns)
@@ -305,7 +305,7 @@ class ScheduledFit(PrivateFit):
         turn = Turn(self._memory.turns, self._memory.released)
         return run(program, Noisy(plan, max_units=self.max_units, spending=turn, insecure_seed=seed))
 
-    def _first_run(self, given: Any, program: Program, split: Split, turns: Turns) -> Outcome:
+    def _first_run(self, given: object, program: Program, split: Split, turns: Turns) -> Outcome:
         plan, spending = self._plan(split), self._spending(given)
         account = None if spending is None else WholeSchedule(spending, turns)
         if not isinstance(turns, TurnsInFile):
@@ -354,7 +354,7 @@ def _covers(schedule: Schedule) -> str:
     )
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: object, other: object) -> bool:
     """Return whether two settings are equal, as a file gives them back: tables are arrays."""
     if isinstance(one, list | tuple) and type(one) is type(other):
         return len(one) == len(other) and all(map(_equal, one, other))

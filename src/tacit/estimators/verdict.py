@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import sklearn
+from numpy.typing import NDArray
 
 from tacit.errors import ConcernWarning
 from tacit.privacy.guarantee import Guarantee
@@ -168,7 +169,7 @@ def about_columns(X: Any, names: Sequence[str] | None) -> list[Concern]:
     ]
 
 
-def about_components(components: Any) -> list[Concern]:
+def about_components(components: NDArray[np.floating]) -> list[Concern]:
     """Return concerns about released components: zero components, and too few columns."""
     concerns = []
     blank = int((np.abs(components).max(axis=1, initial=0.0) == 0).sum())
@@ -192,7 +193,7 @@ def about_components(components: Any) -> list[Concern]:
     return concerns
 
 
-def about_parts(X: Any, components: Any) -> list[Concern]:
+def about_parts(X: Any, components: NDArray[np.floating]) -> list[Concern]:
     """Compare the error of a non-negative dictionary on some of the fitted rows with that of a constant row."""
     from tacit.measure import held_out_error
 
@@ -216,7 +217,7 @@ def about_directions(
     )
 
 
-def about_strength(values: Any) -> list[Concern]:
+def about_strength(values: NDArray[np.floating]) -> list[Concern]:
     """Return a concern about components whose released variance is zero."""
     blank = int((np.asarray(values) == 0).sum())
     if not blank:
@@ -270,7 +271,7 @@ def only_means(n_components: int) -> list[Concern]:
     ]
 
 
-def about_ratings(values: Any) -> list[Concern]:
+def about_ratings(values: NDArray[np.floating]) -> list[Concern]:
     """Return a concern if all ratings are the same number."""
     if not len(values) or np.min(values) < np.max(values):
         return []

@@ -6,27 +6,34 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.measure.inputs import table_pair
+from tacit.measure.inputs import TableLike, table_pair
 from tacit.validation import check_choice, check_count, check_seed
+
+if TYPE_CHECKING:
+    from sklearn.base import ClassifierMixin
+    from sklearn.pipeline import Pipeline
 
 # Default of the largest number of rows on which a kernel machine is trained: its time grows faster than their square.
 KERNEL_ROWS = 5_000
 TestRows = Literal["original", "released"]
 
 
-def _logistic(seed: int, **settings: Any) -> Any:
+Kernel = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+
+
+def _logistic(seed: int, **settings: Any) -> Pipeline:
     from sklearn.linear_model import LogisticRegression
 
     return _scaled(LogisticRegression(C=np.inf, max_iter=1000, random_state=seed, **settings))
 
 
-def _logistic_l1(seed: int) -> Any:
+def _logistic_l1(seed: int) -> Pipeline:
     import sklearn
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
@@ -36,20 +43,20 @@ def _logistic_l1(seed: int) -> Any:
     return _scaled(OneVsRestClassifier(LogisticRegression(solver="liblinear", random_state=seed, **kind)))
 
 
-def _naive_bayes(seed: int) -> Any:
+def _naive_bayes(seed: int) -> ClassifierMixin:
     from sklearn.naive_bayes import GaussianNB
 
     return _scaled(GaussianNB())
 
 
-def _tree(seed: int) -> Any:
+def _tree(seed: int) -> ClassifierMixin:
     from sklearn.tree import DecisionTreeClassifier
 
     return DecisionTreeClassifier(min_samples_split=10, random_state=seed)
 
 
-def _svm(kernel: Any) -> Callable[[int], Any]:
-    def make(seed: int) -> Any:
+def _svm(kernel: str | Kernel) -> Callable[[int], Pipeline]:
+    def make(seed: int) -> Pipeline:
         from sklearn.svm import SVC
 
         return _scaled(SVC(kernel=kernel, cache_size=500, random_state=seed))
@@ -71,7 +78,7 @@ def combined_kernel(X: NDArray[np.float64], Y: NDArray[np.float64]) -> NDArray[n
     return kernel
 
 
-def _scaled(classifier: Any) -> Any:
+def _scaled(classifier: ClassifierMixin) -> Pipeline:
     """Return the classifier with columns standardised by its training rows."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -79,7 +86,7 @@ def _scaled(classifier: Any) -> Any:
     return make_pipeline(StandardScaler(), classifier)
 
 
-_MAKERS: dict[str, Callable[[int], Any]] = {
+_MAKERS: dict[str, Callable[[int], ClassifierMixin | Pipeline]] = {
     "logistic": _logistic,
     "logistic-l1": _logistic_l1,
     "naive-bayes": _naive_bayes,
@@ -154,7 +161,7 @@ def _fewer(
     return rows[kept], labels[kept]
 
 
-def _scores(model: Any, test: NDArray[np.float64]) -> NDArray[np.float64]:
+def _scores(model: ClassifierMixin | Pipeline, test: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a score for each row and class; for two classes, one score that grows with the second."""
     last = model.steps[-1][1] if hasattr(model, "steps") else model
     if hasattr(last, "predict_joint_log_proba"):
@@ -213,9 +220,9 @@ class PanelScore:
 
 
 def classifier_panel(
-    original: Any,
-    released: Any,
-    labels: Any,
+    original: TableLike,
+    released: TableLike,
+    labels: ArrayLike,
     *,
     classifiers: Sequence[str] = CLASSIFIERS,
     test_rows: TestRows = "original",
@@ -285,7 +292,9 @@ def classifier_panel(
     return tuple(scores)
 
 
-def misclassification_rate(original: Any, released: Any, labels: Any, classifier: str, **settings: Any) -> float:
+def misclassification_rate(
+    original: TableLike, released: TableLike, labels: ArrayLike, classifier: str, **settings: Any
+) -> float:
     """Return the misclassification rate of one classifier trained on the release; see `classifier_panel`.
 
     Examples
@@ -297,7 +306,9 @@ def misclassification_rate(original: Any, released: Any, labels: Any, classifier
     return classifier_panel(original, released, labels, classifiers=[classifier], **settings)[0].misclassification
 
 
-def area_under_curve(original: Any, released: Any, labels: Any, classifier: str, **settings: Any) -> float:
+def area_under_curve(
+    original: TableLike, released: TableLike, labels: ArrayLike, classifier: str, **settings: Any
+) -> float:
     """Return the area under the ROC curve of one classifier trained on the release; see `classifier_panel`.
 
     Examples
@@ -309,7 +320,7 @@ def area_under_curve(original: Any, released: Any, labels: Any, classifier: str,
     return classifier_panel(original, released, labels, classifiers=[classifier], **settings)[0].auc
 
 
-def as_labels(labels: Any, n_rows: int) -> NDArray[Any]:
+def as_labels(labels: ArrayLike, n_rows: int) -> NDArray[Any]:
     """Return the class of each row, or raise an error."""
     values = label_values(labels, n_rows)
     names, counts = np.unique(values, return_counts=True)
@@ -321,7 +332,7 @@ def as_labels(labels: Any, n_rows: int) -> NDArray[Any]:
     return values
 
 
-def label_values(labels: Any, n_rows: int) -> NDArray[Any]:
+def label_values(labels: ArrayLike, n_rows: int) -> NDArray[Any]:
     """Return a label for each row, or raise an error if labels are missing; the labels need not be useful as classes."""
     values = np.asarray(labels)
     missing = sum(value is None or (isinstance(value, float) and isnan(value)) for value in values.ravel().tolist())

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.measure.inputs import table_pair
+from tacit.measure.inputs import TableLike, table_pair
 from tacit.validation import check_count, check_seed
 
 
 def clustering_accuracy(
-    original: Any, released: Any, n_clusters: int, *, n_init: int = 10, random_state: int = 0
+    original: TableLike, released: TableLike, n_clusters: int, *, n_init: int = 10, random_state: int = 0
 ) -> float:
     r"""Return the fraction of rows that k-means puts into the same cluster in the original and in the release.
 

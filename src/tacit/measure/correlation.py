@@ -5,19 +5,17 @@ CM and CCA are sections 7.2.1 and 7.2.2 of Thapa (2013).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.inputs import TablePair, table_pair
+from tacit.measure.inputs import TableLike, TablePair, table_pair
 
 # Directions with less than this fraction of the largest singular value of standardised columns count as rounding.
 _RANK_TOLERANCE = 1e-9
 
 
-def correlation_measure(original: Any, released: Any) -> float:
+def correlation_measure(original: TableLike, released: TableLike) -> float:
     r"""Return CM, the mean correlation of each column with its release.
 
     .. math::
@@ -51,7 +49,7 @@ def correlation_measure(original: Any, released: Any) -> float:
     return float(correlations.mean())  # CM, equation (7.1)
 
 
-def canonical_correlation(original: Any, released: Any) -> float:
+def canonical_correlation(original: TableLike, released: TableLike) -> float:
     r"""Return CCA, the mean of the canonical correlations between the table and its release.
 
     .. math::

@@ -6,16 +6,14 @@ columns, B the release, :math:`\tilde A` in the thesis.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.inputs import TablePair, table_pair
+from tacit.measure.inputs import TableLike, TablePair, table_pair
 
 
-def entropy_loss(original: Any, released: Any) -> float:
+def entropy_loss(original: TableLike, released: TableLike) -> float:
     r"""Return PL, how much of a value's uncertainty a release takes away: the mean over the columns of :math:`1 - 2^{-I(A; B)}`.
 
     A value that is known up to an interval of length L has the privacy :math:`2^{h} = L`, with h the differential entropy in
@@ -60,7 +58,7 @@ def _entropy(counts: NDArray[np.float64]) -> float:
     return float(-np.sum(fractions * np.log2(fractions)) + (len(known) - 1) / (2 * known.sum() * np.log(2)))
 
 
-def value_difference(original: Any, released: Any) -> float:
+def value_difference(original: TableLike, released: TableLike) -> float:
     r"""Return VD, the relative difference of the values.
 
     .. math::
@@ -100,7 +98,7 @@ def value_difference(original: Any, released: Any) -> float:
     return float(np.linalg.norm(pair.original / scale - pair.released / scale)) / size  # VD, equation (2.7)
 
 
-def rank_position(original: Any, released: Any) -> float:
+def rank_position(original: TableLike, released: TableLike) -> float:
     r"""Return RP, the average change of a value's rank in its column.
 
     .. math::
@@ -132,7 +130,7 @@ def rank_position(original: Any, released: Any) -> float:
     return float(np.abs(before - after).mean())  # RP, equation (2.8)
 
 
-def rank_maintenance(original: Any, released: Any) -> float:
+def rank_maintenance(original: TableLike, released: TableLike) -> float:
     """Return RM, the fraction of values that keep their rank in their column.
 
     Ranks are as in `rank_position`; equation (2.9) of Thapa (2013).
@@ -156,7 +154,7 @@ def rank_maintenance(original: Any, released: Any) -> float:
     return float(np.mean(before == after))  # RM, equation (2.9)
 
 
-def attribute_rank_change(original: Any, released: Any) -> float:
+def attribute_rank_change(original: TableLike, released: TableLike) -> float:
     r"""Return CP, the average change of a column's rank when the columns are ordered by their means.
 
     .. math::
@@ -188,7 +186,7 @@ def attribute_rank_change(original: Any, released: Any) -> float:
     return float(np.abs(before - after).mean())  # CP, equation (2.10)
 
 
-def attribute_rank_maintenance(original: Any, released: Any) -> float:
+def attribute_rank_maintenance(original: TableLike, released: TableLike) -> float:
     """Return CK, the fraction of columns that keep their rank when the columns are ordered by their means.
 
     Ranks are as in `attribute_rank_change`; equation (2.11) of Thapa (2013).

@@ -6,13 +6,19 @@ Matrices are dense or sparse. A table and its release are arrays or data frames 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, Undisclosed, kind_of, listed, words
 from tacit.validation import reason_of
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
+
+TableLike: TypeAlias = "ArrayLike | IntoDataFrame"
+"""A table that a user gives: anything that becomes an array of numbers, or a data frame that narwhals reads."""
 
 
 def as_matrix(values: Any, name: str) -> Any:
@@ -61,7 +67,7 @@ class TablePair(Undisclosed):
     names: tuple[str, ...]
 
 
-def table_pair(original: Any, released: Any, *, least_rows: int = 1, varying: bool = False) -> TablePair:
+def table_pair(original: TableLike, released: TableLike, *, least_rows: int = 1, varying: bool = False) -> TablePair:
     """Check that two tables can be compared, and return them as arrays.
 
     Parameters

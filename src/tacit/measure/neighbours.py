@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, Undisclosed, parameter
-from tacit.measure.inputs import TablePair, table_pair
+from tacit.measure.inputs import TableLike, TablePair, table_pair
 from tacit.validation import check_count, check_seed
 
 Rows = NDArray[np.intp]
@@ -187,7 +186,7 @@ def _merge(indices: Rows, squares: Numbers, rows: Rows, columns: Rows, distances
 
 
 def neighbour_overlap(
-    original: Any, released: Any, k: int = 10, *, sample: int | None = 10_000, random_state: int = 0
+    original: TableLike, released: TableLike, k: int = 10, *, sample: int | None = 10_000, random_state: int = 0
 ) -> float:
     r"""Return the average number of a row's k nearest rows in the original that are also among its k nearest in the release.
 
@@ -240,7 +239,7 @@ def neighbour_overlap(
 
 
 def neighbour_rank_change(
-    original: Any, released: Any, k: int = 10, *, sample: int | None = 1_000, random_state: int = 0
+    original: TableLike, released: TableLike, k: int = 10, *, sample: int | None = 1_000, random_state: int = 0
 ) -> float:
     r"""Return the average change of the ranks of a row's k nearest rows, when all rows are ordered by their distance from it.
 
@@ -324,7 +323,7 @@ class _Neighbours(Undisclosed):
         distances[np.arange(len(some)), self.rows[some]] = np.inf
         return distances
 
-    def kinds(self, distances: Numbers, some: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def kinds(self, distances: Numbers, some: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return whether rows at these distances are nearer than the k-th, and whether they are as near."""
         kth = self.kth[some][:, None]
         slack = self.slack(kth)
@@ -332,7 +331,7 @@ class _Neighbours(Undisclosed):
 
 
 def _checked(
-    original: Any, released: Any, k: object, sample: object, random_state: object
+    original: TableLike, released: TableLike, k: object, sample: object, random_state: object
 ) -> tuple[TablePair, int, Rows]:
     pair = table_pair(original, released, least_rows=2)
     count = check_count(k, "k")
@@ -374,7 +373,9 @@ def _together(one: _Neighbours, other: _Neighbours, some: NDArray[np.bool_]) -> 
     return one.distances[some], np.sqrt(squares).reshape(indices.shape)
 
 
-def _overlap(one: _Neighbours, other: _Neighbours, in_one: Numbers, in_other: Numbers, some: Any) -> NDArray[np.int64]:
+def _overlap(
+    one: _Neighbours, other: _Neighbours, in_one: Numbers, in_other: Numbers, some: NDArray[np.bool_]
+) -> NDArray[np.int64]:
     """Return the largest overlap over all choices among equally distant rows.
 
     The distances in both tables are given for at least all rows that are nearer than, or as near as, the k-th in one table.

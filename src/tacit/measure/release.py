@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, TacitError, words
 from tacit.measure.attacks import (
@@ -36,7 +36,7 @@ from tacit.measure.distortion import (
     rank_position,
     value_difference,
 )
-from tacit.measure.inputs import TablePair, table_pair
+from tacit.measure.inputs import TableLike, TablePair, table_pair
 from tacit.measure.neighbours import neighbour_overlap, neighbour_rank_change
 from tacit.measure.verdict import verdict
 from tacit.validation import check_choice, check_count, check_seed, reason_of
@@ -150,9 +150,9 @@ class ReleaseMeasures:
 
 
 def measure_release(
-    original: Any,
-    released: Any,
-    labels: Any = None,
+    original: TableLike,
+    released: TableLike,
+    labels: ArrayLike | None = None,
     *,
     unchanged: Any = None,
     n_neighbours: int | None = None,
@@ -242,7 +242,7 @@ def measure_release(
     return ReleaseMeasures(distortion, count, accuracy, panel, attacks, attempts.left_out)
 
 
-def all_attacks(original: Any, released: Any, *, random_state: int = 0) -> tuple[AttackResult, ...]:
+def all_attacks(original: TableLike, released: TableLike, *, random_state: int = 0) -> tuple[AttackResult, ...]:
     """Run every attack with its own defaults; attribute inference only if there are at least two columns."""
     pair = table_pair(original, released, least_rows=6, varying=True)
     alone = len(pair.names) == 1
@@ -253,7 +253,7 @@ def all_attacks(original: Any, released: Any, *, random_state: int = 0) -> tuple
     )
 
 
-ATTACKS: dict[str, Callable[[Any, Any, int], AttackResult]] = {
+ATTACKS: dict[str, Callable[[TableLike, TableLike, int], AttackResult]] = {
     "record linkage": lambda a, b, seed: record_linkage(a, b, random_state=seed),
     "known-sample regression": lambda a, b, seed: known_sample_regression(a, b, random_state=seed),
     "spectral filtering": lambda a, b, seed: spectral_filtering(a, b),

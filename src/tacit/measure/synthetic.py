@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 from tacit.errors import InvalidInputError, kind_of, listed, words
 from tacit.measure.attacks import AttackResult, membership
 from tacit.measure.classifiers import classifier_scores
+from tacit.measure.inputs import TableLike
+
+if TYPE_CHECKING:
+    import narwhals as nw
 
 PARTS = 10
 """Numbers are compared in this many parts that hold equally many real rows, and one for missing values."""
@@ -60,11 +64,11 @@ class SyntheticMeasures:
 
 
 def measure_synthetic(
-    original: Any,
-    synthetic: Any,
+    original: TableLike,
+    synthetic: TableLike,
     *,
     label: str | None = None,
-    outsiders: Any = None,
+    outsiders: TableLike | None = None,
     random_state: int = 0,
 ) -> SyntheticMeasures:
     """Compare synthetic rows with real ones.
@@ -119,7 +123,7 @@ def measure_synthetic(
     return SyntheticMeasures(columns, pairs, scores, attack)
 
 
-def _frame(table: Any, name: str) -> Any:
+def _frame(table: object, name: str) -> nw.DataFrame[Any]:
     import narwhals as nw
     from narwhals.dependencies import is_into_dataframe
 
@@ -129,22 +133,22 @@ def _frame(table: Any, name: str) -> Any:
     return frame
 
 
-def _is_number(column: Any) -> bool:
+def _is_number(column: nw.Series[Any]) -> bool:
     return bool(column.dtype.is_numeric() or column.dtype.is_temporal())
 
 
-def _is_usable(column: Any) -> bool:
+def _is_usable(column: nw.Series[Any]) -> bool:
     return _is_number(column) or column.n_unique() <= MOST_CATEGORIES
 
 
-def _floats(column: Any) -> NDArray[np.float64]:
+def _floats(column: nw.Series[Any]) -> NDArray[np.float64]:
     import narwhals as nw
 
     kind = nw.Int64 if column.dtype.is_temporal() else nw.Float64
     return np.asarray(column.cast(kind).cast(nw.Float64).fill_null(float("nan")).to_numpy(), dtype=np.float64)
 
 
-def _codes(name: str, before: Any, after: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _codes(name: str, before: nw.Series[Any], after: nw.Series[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return both columns as parts of numbers, or as categories."""
     if _is_number(before) != _is_number(after):
         raise InvalidInputError(
@@ -164,7 +168,9 @@ def _codes(name: str, before: Any, after: Any) -> tuple[NDArray[np.intp], NDArra
     return first, second
 
 
-def _joint(coded: dict[str, Any], one: str, other: str, place: int) -> NDArray[np.intp]:
+def _joint(
+    coded: dict[str, tuple[NDArray[np.intp], NDArray[np.intp]]], one: str, other: str, place: int
+) -> NDArray[np.intp]:
     width = int(max(part.max() for part in coded[other])) + 1
     codes: NDArray[np.intp] = coded[one][place] * width + coded[other][place]
     return codes
@@ -176,7 +182,7 @@ def _distance(first: NDArray[np.intp], second: NDArray[np.intp]) -> float:
     return float(0.5 * np.abs(fractions[0] - fractions[1]).sum())
 
 
-def _numbers(table: Any, reference: Any, features: Sequence[str]) -> NDArray[np.float64]:
+def _numbers(table: nw.DataFrame[Any], reference: nw.DataFrame[Any], features: Sequence[str]) -> NDArray[np.float64]:
     """Return columns as numbers: missing ones as the reference's median, categories of the reference as flags."""
     blocks = []
     for name in features:
@@ -191,7 +197,11 @@ def _numbers(table: Any, reference: Any, features: Sequence[str]) -> NDArray[np.
 
 
 def _classifiers(
-    before: Any, after: Any, features: Sequence[str], label: str, generator: np.random.Generator
+    before: nw.DataFrame[Any],
+    after: nw.DataFrame[Any],
+    features: Sequence[str],
+    label: str,
+    generator: np.random.Generator,
 ) -> dict[str, tuple[float, float]]:
     real, drawn = (_numbers(table, before, features) for table in (before, after))
     classes, guessed = (np.array([str(cell) for cell in table[label].to_list()]) for table in (before, after))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,7 +52,7 @@ def reliability(probabilities: ArrayLike, labels: ArrayLike, *, bins: int = 15) 
             words("other shapes"),
             "Give arrays of shapes (n, n_classes) and (n,).",
         )
-    confidence: Any = given.max(axis=1)
+    confidence: NDArray[np.float64] = given.max(axis=1)
     right = given.argmax(axis=1) == truth
     place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
     counts = np.bincount(place, minlength=bins)

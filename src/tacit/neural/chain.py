@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -98,7 +97,9 @@ class Chain:
         self._memory: dict[str, torch.Tensor] = {}
 
     @classmethod
-    def of(cls, network: nn.Module, parameters: dict[str, Any], dtype: torch.dtype = torch.float32) -> Chain | None:
+    def of(
+        cls, network: nn.Module, parameters: Mapping[str, torch.Tensor], dtype: torch.dtype = torch.float32
+    ) -> Chain | None:
         """Return the chain if the network is one: only layers in `SIMPLE`, each used once, without shared parameters.
 
         Subclasses of these layers may compute something else, and in-place layers overwrite what is still needed: a

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
 import torch
@@ -78,7 +77,7 @@ class Fallback(ABC):
         """Return how far one example can move `total`."""
 
     @abstractmethod
-    def total(self, targets: NDArray[Any], n_outputs: int) -> NDArray[np.float64]:
+    def total(self, targets: NDArray[np.generic], n_outputs: int) -> NDArray[np.float64]:
         """Add up what the baseline is computed from."""
 
     @abstractmethod
@@ -117,7 +116,7 @@ class ClassFrequencies(Fallback):
         """An example is in one class; another example, at most, in another one."""
         return Bound(1.0, math.sqrt(2))
 
-    def total(self, targets: NDArray[Any], n_outputs: int) -> NDArray[np.float64]:
+    def total(self, targets: NDArray[np.generic], n_outputs: int) -> NDArray[np.float64]:
         """Count the examples of every class."""
         return np.bincount(targets, minlength=n_outputs).astype(np.float64)
 
@@ -148,7 +147,7 @@ class MeanTarget(Fallback):
         """Each of an example's targets is in [-1, 1]."""
         return Bound(math.sqrt(n_outputs))
 
-    def total(self, targets: NDArray[Any], n_outputs: int) -> NDArray[np.float64]:
+    def total(self, targets: NDArray[np.generic], n_outputs: int) -> NDArray[np.float64]:
         """Add the targets up."""
         return np.asarray(targets.sum(axis=0, dtype=np.float64))
 

@@ -13,11 +13,10 @@ before a network is trained.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import numpy as np
 import torch
@@ -405,7 +404,7 @@ def _added(numbers: Iterator[torch.Tensor]) -> torch.Tensor:
     return total
 
 
-def _groups(parameters: dict[str, Any], per_layer: bool) -> dict[str, list[str]]:
+def _groups(parameters: Mapping[str, torch.Tensor], per_layer: bool) -> dict[str, list[str]]:
     """Return the names of the parameters that are clipped together, by the name under which their sum is asked for."""
     if not per_layer:
         return {"gradient": list(parameters)}
@@ -416,7 +415,7 @@ def _groups(parameters: dict[str, Any], per_layer: bool) -> dict[str, list[str]]
     return groups
 
 
-def _places(network: nn.Module, parameters: dict[str, Any]) -> dict[str, str]:
+def _places(network: nn.Module, parameters: Mapping[str, torch.Tensor]) -> dict[str, str]:
     """Return every place at which a module holds a learned parameter, and the parameter's name.
 
     Torch finds tied parameters by itself, but where one module stands in two places it puts back the wrong one afterwards.

@@ -58,7 +58,7 @@ def prepare_inputs(
 
 
 def checked_features(
-    features: Any, shape: Any, n_features: int, *, own_module: bool
+    features: str | None, shape: Sequence[int] | None, n_features: int, *, own_module: bool
 ) -> tuple[str | None, tuple[int, int] | None]:
     """Return the front end and the images' shape.
 
@@ -83,7 +83,7 @@ def checked_features(
     return features, shape
 
 
-def _checked_shape(shape: Any, n_features: int) -> tuple[int, int]:
+def _checked_shape(shape: Sequence[int], n_features: int) -> tuple[int, int]:
     try:
         height, width = (int(side) for side in shape)
     except (TypeError, ValueError):
@@ -153,7 +153,7 @@ def _plain_labels(labels: Any) -> NDArray[Any]:
     return array if array.dtype.kind in "biuf" else array.astype(np.str_)
 
 
-def _refuse_fractions(classes: NDArray[Any]) -> None:
+def _refuse_fractions(classes: NDArray[np.generic]) -> None:
     """Refuse numbers that are not whole: they are targets for a regressor."""
     if classes.dtype.kind != "f":
         return

@@ -7,15 +7,13 @@ depend on the other rows.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 
 @njit(cache=True, nogil=True)
-def add_row_squares(rows: NDArray[Any], width: int, totals: NDArray[np.float64]) -> None:
+def add_row_squares(rows: NDArray[np.floating], width: int, totals: NDArray[np.float64]) -> None:
     """Add the squared norm of the first `width` numbers of each row to its total, in float64."""
     lanes = np.empty(8)
     for place in range(len(totals)):

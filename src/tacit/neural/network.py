@@ -6,7 +6,6 @@ import copy
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import nn
@@ -66,7 +65,7 @@ def _dense(n_inputs: int, hidden: Sequence[int], n_outputs: int, generator: torc
     return layers[:-1]
 
 
-def prepared(module: Any, n_inputs: int, n_outputs: int) -> nn.Module:
+def prepared(module: nn.Module | None, n_inputs: int, n_outputs: int) -> nn.Module:
     """Return a copy of a user's module in float64 and evaluation mode, without in-place layers.
 
     A module that cannot take rows of `n_inputs` numbers or does not give `n_outputs` numbers for each is refused. More is

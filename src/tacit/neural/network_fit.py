@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.channel import Plan
 from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
@@ -101,11 +101,11 @@ class PrivateNetwork(PrivateFit):
     """
 
     hidden: Sequence[int] | None = public(default=None, kw_only=False)
-    module: Any = public(default=None, in_file=False)
+    module: torch.nn.Module | None = public(default=None, in_file=False)
     method: str = public(default="dropout")
     features: str | None = public(default="auto")
     image_shape: tuple[int, int] | None = public(default=None)
-    feature_range: Any = public(default=(0.0, 1.0))
+    feature_range: ArrayLike = public(default=(0.0, 1.0))
     epochs: float | None = public(default=None)
     sampling_rate: float | None = public(default=None)
     clip: float = public(default=1.0)
@@ -132,7 +132,7 @@ class PrivateNetwork(PrivateFit):
     clipped_fraction_: float = learned()
     dropped_fraction_: float = learned()
     _loss: ClassVar[staticmethod[[torch.Tensor, torch.Tensor], torch.Tensor]]
-    _random_targets: ClassVar[staticmethod[[int, int, np.random.Generator], NDArray[Any]]]
+    _random_targets: ClassVar[staticmethod[[int, int, np.random.Generator], NDArray[np.generic]]]
     _fallback: ClassVar[Fallback]
     _without_inputs: ClassVar[str]
     _assuming: ClassVar[tuple[str, ...]]
@@ -160,7 +160,9 @@ class PrivateNetwork(PrivateFit):
         rows, shape = as_rows(X)
         return validated(self, rows, reset=True), shape
 
-    def _learn(self, X: Any, rows: Any, shape: tuple[int, int] | None, targets: NDArray[Any], n_outputs: int) -> None:
+    def _learn(
+        self, X: Any, rows: Any, shape: tuple[int, int] | None, targets: NDArray[np.generic], n_outputs: int
+    ) -> None:
         training = self._training()
         limits = checked_range(self.feature_range, rows.shape[1])
         self.features_, shape = checked_features(

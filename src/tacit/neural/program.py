@@ -156,7 +156,7 @@ def count_fraction_for(epsilon: float, delta: float) -> float:
 def training_program(
     learner: Learner,
     X: NDArray[np.float32],
-    y: NDArray[Any],
+    y: NDArray[np.generic],
     training: Training,
     fallback: Fallback,
     n_outputs: int,
@@ -252,7 +252,7 @@ def take_step(
 
 def _ask(totals: dict[str, torch.Tensor], most: float, step: Step, units: int) -> Sum:
     arrays: dict[str, Any] = {name: total.numpy() for name, total in totals.items()}
-    bound: Any = most if len(arrays) == 1 else dict.fromkeys(arrays, most)
+    bound: float | dict[str, float] = most if len(arrays) == 1 else dict.fromkeys(arrays, most)
     return Sum(bound=bound, step=step, units=units, **arrays)
 
 

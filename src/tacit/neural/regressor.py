@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
 from tacit.estimators.base import learned, public, released
@@ -85,7 +85,7 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
     _without_inputs = "the mean target"
     _assuming = ("the range of the targets is public", *PUBLIC)
 
-    target_range: Any = public(default=(0.0, 1.0))
+    target_range: ArrayLike = public(default=(0.0, 1.0))
     step_size: float = public(default=0.5)
     target_range_: NDArray[np.float64] = released()
     single_target_: bool = released()

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -51,7 +50,7 @@ def scattering_size(shape: tuple[int, int]) -> int:
     return CHANNELS * math.ceil(shape[0] / STRIDE) * math.ceil(shape[1] / STRIDE)
 
 
-def scattering(X: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.float32]:
+def scattering(X: NDArray[np.floating], shape: tuple[int, int]) -> NDArray[np.float32]:
     """Transform images, one per row, each by itself, in float64.
 
     Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -21,6 +21,9 @@ from tacit.perturb.target import Range, reach
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import insecure_generator
 from tacit.validation import check_positive, check_seed, reason_of
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 Rows = NDArray[np.float64]
 
@@ -138,7 +141,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
     def _learn(self, rows: Rows, y: Any) -> None:
         """Learn what does not depend on the setting."""
 
-    def _check_level(self, value: Any) -> float:
+    def _check_level(self, value: float) -> float:
         """Return the setting, or raise an error."""
         return check_positive(value, self._level_name)
 
@@ -153,7 +156,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
         """Return other scaled rows changed with the fitted setting."""
         return self._change(rows, self.level_)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing != "refuse"
         tags.non_deterministic = self._noisy  # a row's noise depends on the other rows

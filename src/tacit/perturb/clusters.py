@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 from tacit.errors import InvalidInputError, words
 from tacit.validation import check_count
 
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
 
-def k_means(rows: NDArray[np.float64], n_clusters: Any, seed: int, n_init: Any = 10) -> Any:
+
+def k_means(rows: NDArray[np.float64], n_clusters: int, seed: int, n_init: int = 10) -> KMeans:
     """Return scikit-learn's fitted KMeans, the best of several starts by k-means++.
 
     Parameters

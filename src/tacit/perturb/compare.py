@@ -74,13 +74,13 @@ class Compared:
 
 def compare_releases(
     table: NDArray[np.float64],
-    labels: NDArray[Any] | None = None,
+    labels: NDArray[np.generic] | None = None,
     *,
     methods: Sequence[str] = COMPARED,
     distortions: Sequence[float] = (0.05, 0.1, 0.2, 0.4),
     epsilons: Sequence[float] = (0.5, 1.0, 3.0, 10.0),
     delta: float = 1e-6,
-    schema: Any = None,
+    schema: TableSchema | None = None,
     classifier: str = "logistic-l1",
     n_clusters: int = 3,
     settings: Mapping[str, Any] | None = None,
@@ -144,7 +144,7 @@ class _Comparison(Undisclosed):
 
     rows: NDArray[np.float64]
     others: NDArray[np.float64]
-    classes: tuple[NDArray[Any], NDArray[Any]] | None
+    classes: tuple[NDArray[np.generic], NDArray[np.generic]] | None
     classifier: str
     n_clusters: int
     seed: int
@@ -192,7 +192,7 @@ class _Comparison(Undisclosed):
             utility = self._auc(released, names[drawn[:, width].astype(int)])
         return self._measured(PRIVATE, setting, released, utility, note=note)
 
-    def _auc(self, released: NDArray[np.float64], labels: NDArray[Any]) -> float:
+    def _auc(self, released: NDArray[np.float64], labels: NDArray[np.generic]) -> float:
         assert self.classes is not None
         return float(classifier_scores(released, labels, self.others, self.classes[1], self.classifier)[1])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tacit.errors import UnaccountableError, parameter, words
 from tacit.privacy import gaussian
@@ -25,6 +25,11 @@ from tacit.privacy.releases import (
     merge,
 )
 from tacit.validation import check_choice, check_delta
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 CLOSED_FORM = "exact Gaussian composition (Balle & Wang 2018)"
 ZCDP = "concentrated privacy of the discrete Gaussian (Canonne, Kamath & Steinke 2020)"
@@ -183,7 +188,7 @@ class Accountant:
 
 
 @lru_cache(maxsize=256)
-def _loss_distribution(accountant: Accountant) -> Any:
+def _loss_distribution(accountant: Accountant) -> PrivacyLossDistribution:
     """Compose all releases as privacy loss distributions. The import of dp-accounting takes seconds, so it is here."""
     from dp_accounting.pld import privacy_loss_distribution as pld
     from dp_accounting.pld.common import DifferentialPrivacyParameters
@@ -212,7 +217,7 @@ def _loss_distribution(accountant: Accountant) -> Any:
     return total
 
 
-def _gaussian_part(pld: Any, accountant: Accountant, interval: float) -> Any:
+def _gaussian_part(pld: ModuleType, accountant: Accountant, interval: float) -> PrivacyLossDistribution:
     from dp_accounting import NeighboringRelation
 
     relation = NeighboringRelation.ADD_OR_REMOVE_ONE

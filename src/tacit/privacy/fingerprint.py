@@ -94,7 +94,7 @@ def _joined(kind: str, *parts: bytes) -> bytes:
     return total.digest()
 
 
-def _array_digest(array: NDArray[Any]) -> bytes:
+def _array_digest(array: NDArray[np.generic]) -> bytes:
     if isinstance(array, np.ma.MaskedArray):
         raise InvalidInputError("an array without a mask", words("a masked array"), "Fill the masked values first.")
     kind, chunks = _canonical(array)
@@ -105,7 +105,7 @@ def _array_digest(array: NDArray[Any]) -> bytes:
     return _joined("array", kind.encode(), shape.encode(), values.digest())
 
 
-def _canonical(array: NDArray[Any]) -> tuple[str, Iterator[bytes]]:
+def _canonical(array: NDArray[np.generic]) -> tuple[str, Iterator[bytes]]:
     """Return the kind of an array and the bytes of its values, in C order and independent of the width of its dtype."""
     kind = array.dtype.kind
     if kind == "u" and (array.size == 0 or array.max() <= np.iinfo(np.int64).max):
@@ -128,7 +128,7 @@ def _canonical(array: NDArray[Any]) -> tuple[str, Iterator[bytes]]:
     )
 
 
-def _chunks(array: NDArray[Any], dtype: str) -> Iterator[NDArray[Any]]:
+def _chunks(array: NDArray[np.generic], dtype: str) -> Iterator[NDArray[np.generic]]:
     """Iterate over an array in C order, in chunks, without copying the whole."""
     chunks = np.nditer(
         array,
@@ -142,7 +142,7 @@ def _chunks(array: NDArray[Any], dtype: str) -> Iterator[NDArray[Any]]:
         yield np.array(chunk)
 
 
-def _tidy(values: NDArray[Any]) -> NDArray[Any]:
+def _tidy(values: NDArray[np.generic]) -> NDArray[np.generic]:
     """Replace -0.0 by 0.0, and every NaN by the same NaN."""
     if values.dtype.kind not in "fc":
         return values
@@ -151,7 +151,7 @@ def _tidy(values: NDArray[Any]) -> NDArray[Any]:
     return reals
 
 
-def _check_fits(array: NDArray[Any], dtype: str) -> None:
+def _check_fits(array: NDArray[np.generic], dtype: str) -> None:
     too_wide = array.dtype.kind in "fc" and array.dtype.itemsize > np.dtype(dtype).itemsize
     if too_wide and not np.array_equal(array, array.astype(dtype), equal_nan=True):
         raise InvalidInputError(
@@ -247,11 +247,11 @@ def _column_reader(column: nw.Series[Any]) -> tuple[str, Callable[[nw.Series[Any
     return kind, read
 
 
-def _filled(part: nw.Series[Any], value: float) -> NDArray[Any]:
+def _filled(part: nw.Series[Any], value: float) -> NDArray[np.generic]:
     return np.asarray(part.fill_null(value).to_numpy())
 
 
-def _with_gaps(part: nw.Series[Any], values: NDArray[Any]) -> bytes:
+def _with_gaps(part: nw.Series[Any], values: NDArray[np.generic]) -> bytes:
     missing = np.asarray(part.is_null().to_numpy(), dtype=bool)
     return _joined("values", _array_digest(missing), _array_digest(values))
 

@@ -26,7 +26,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,7 +180,7 @@ class RunningTotal:
         """Return the noise of the running total, given that of each answer."""
         return spread * float(np.linalg.norm(self.schedule.coefficients[: len(self.answers)]))
 
-    def _combined(self, past: Sequence[dict[str, NDArray[np.float64]]]) -> dict[str, Any]:
+    def _combined(self, past: Sequence[dict[str, NDArray[np.float64]]]) -> dict[str, NDArray[np.float64]]:
         newest_first = list(reversed(past))
         return {
             name: sum(c * one[name] for c, one in zip(self.schedule.coefficients, newest_first, strict=False))

@@ -39,7 +39,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -241,7 +240,7 @@ def private_vocabulary(
     max_words: int = MOST_NAMED,
     adjacency: str = "add-remove",
     ledger: Ledger | str | os.PathLike[str] | None = None,
-    dataset: Any = None,
+    dataset: object = None,
     purpose: str = "vocabulary",
     insecure_seed: int | None = None,
 ) -> PaidVocabulary:

@@ -68,7 +68,7 @@ class ComponentsResult(FitResult):
         """Concerns about the guarantee, the columns, the strength of the components and what they explain."""
         concerns = [*super().concerns, *self.data_concerns]
         if self.guarantee.holds:
-            concerns += about_strength(next(iter(self._spectrum().values()), ()))
+            concerns += about_strength(next(iter(self._spectrum().values()), np.empty(0)))
         if HELD_OUT in self.measures:
             concerns += about_directions(self.measures[HELD_OUT], *self.model.components_.shape, measure=HELD_OUT)
         return concerns

@@ -86,7 +86,7 @@ class RecommenderComparison(FitResult):
         """Concerns about the guarantee, the ratings, the error and the factors."""
         concerns = super().concerns
         if self.all_equal:
-            concerns += about_ratings([0.0])
+            concerns += about_ratings(np.zeros(1))
         elif OWN_MEAN in self.measures:
             error, trivial = next(iter(self.measures.values()))["rmse"], self.measures[OWN_MEAN]["rmse"]
             concerns += not_better_than(f"{OWN_MEAN}, which costs no privacy", error, trivial, measure="RMSE")

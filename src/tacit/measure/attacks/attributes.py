@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tacit.errors import InvalidInputError, words
 from tacit.measure.attacks.result import AttackResult, normal_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
-from tacit.measure.inputs import table_pair
+from tacit.measure.inputs import TableLike, table_pair
 from tacit.measure.neighbours import Numbers, nearest
 from tacit.validation import check_positive
 
@@ -32,7 +31,12 @@ class AttributeInference(AttackResult):
 
 
 def attribute_inference(
-    original: Any, released: Any, *, tolerance: float = 0.1, sample: int | None = 2_000, random_state: int = 0
+    original: TableLike,
+    released: TableLike,
+    *,
+    tolerance: float = 0.1,
+    sample: int | None = 2_000,
+    random_state: int = 0,
 ) -> AttributeInference:
     """Guess each value of a row from its other values and the release.
 

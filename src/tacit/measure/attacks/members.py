@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tacit.errors import InvalidInputError, words
 from tacit.measure.attacks.result import AttackResult, normal_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
-from tacit.measure.inputs import as_table, table_pair
+from tacit.measure.inputs import TableLike, as_table, table_pair
 from tacit.measure.neighbours import Numbers, nearest
 
 # The false-positive rate at which `found_at_1_percent` is measured (Carlini et al. 2022 use low rates like this).
@@ -31,10 +30,10 @@ class Membership(AttackResult):
 
 
 def membership(
-    original: Any,
-    released: Any,
+    original: TableLike,
+    released: TableLike,
     *,
-    outsiders: Any = None,
+    outsiders: TableLike | None = None,
     sample: int | None = 10_000,
     random_state: int = 0,
 ) -> Membership:
@@ -99,7 +98,7 @@ def membership(
     )
 
 
-def _checked_outsiders(outsiders: Any, n_columns: int) -> Numbers:
+def _checked_outsiders(outsiders: TableLike, n_columns: int) -> Numbers:
     table, _ = as_table(outsiders, "outsiders")
     if table.shape[1] != n_columns or len(table) < 2:
         raise InvalidInputError(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.measure.attacks.result import Reconstruction, reconstruction
 from tacit.measure.attacks.targets import standardised
-from tacit.measure.inputs import TablePair, table_pair
+from tacit.measure.inputs import TableLike, TablePair, table_pair
 from tacit.validation import check_choice, check_count, check_seed
 
 # Least noise variance of a column, as a fraction of its variance: the column is then kept to six digits.
@@ -19,7 +19,7 @@ _LEAST_NOISE = 1e-12
 
 
 def filtered(
-    pair: TablePair, noise_variance: Any, weights: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    pair: TablePair, noise_variance: ArrayLike | None, weights: Callable[[NDArray[np.float64]], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     """Return an estimate of the original: the release with the directions of its spectrum weighted.
 
@@ -37,7 +37,7 @@ def filtered(
     return estimate
 
 
-def _variance(pair: TablePair, given: Any) -> NDArray[np.float64]:
+def _variance(pair: TablePair, given: ArrayLike | None) -> NDArray[np.float64]:
     if given is None:
         known: NDArray[np.float64] = (pair.released - pair.original).var(axis=0)
         return known
@@ -53,7 +53,11 @@ def _variance(pair: TablePair, given: Any) -> NDArray[np.float64]:
 
 
 def noise_estimation(
-    original: Any, released: Any, *, method: Literal["bayes", "pca"] = "bayes", noise_variance: Any = None
+    original: TableLike,
+    released: TableLike,
+    *,
+    method: Literal["bayes", "pca"] = "bayes",
+    noise_variance: ArrayLike | None = None,
 ) -> Reconstruction:
     r"""Remove the noise from a release, using its effect on the covariance.
 
@@ -107,7 +111,9 @@ def _components(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(values - 1 > 1, 1.0, 0.0)
 
 
-def spectral_filtering(original: Any, released: Any, *, noise_variance: Any = None) -> Reconstruction:
+def spectral_filtering(
+    original: TableLike, released: TableLike, *, noise_variance: ArrayLike | None = None
+) -> Reconstruction:
     r"""Remove the noise from a release by keeping the directions with more variance than noise alone would have.
 
     The eigenvalues of the covariance of n rows of pure noise of variance 1 in m columns are below
@@ -156,7 +162,7 @@ _PENALTIES = np.logspace(-10, 4, 29)
 
 
 def known_sample_regression(
-    original: Any, released: Any, *, n_known: int | None = None, random_state: int = 0
+    original: TableLike, released: TableLike, *, n_known: int | None = None, random_state: int = 0
 ) -> Reconstruction:
     """Learn from a few known rows a linear map from released to original values, and apply it to all other rows.
 

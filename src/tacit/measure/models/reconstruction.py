@@ -128,7 +128,7 @@ def held_out_error(X: Any, T: ArrayLike, rows: ArrayLike | None = None) -> float
     return reconstruction_error(matrix, non_negative_rows(matrix, T), T)
 
 
-def _row_indices(rows: ArrayLike, n_rows: int) -> NDArray[Any]:
+def _row_indices(rows: ArrayLike, n_rows: int) -> NDArray[np.intp]:
     chosen = np.asarray(rows)
     if chosen.dtype == bool and chosen.shape == (n_rows,):
         chosen = np.flatnonzero(chosen)

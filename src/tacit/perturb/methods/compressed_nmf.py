@@ -112,7 +112,7 @@ class CompressedNMF(TablePerturbation):
                 self._full = self.rank_ == min(rows.shape)
         return Range(0.0, MOST_BETA)
 
-    def _check_level(self, value: Any) -> float:
+    def _check_level(self, value: float) -> float:
         beta = check_non_negative(value, "beta")
         if beta > MOST_BETA:
             raise InvalidInputError(

@@ -163,7 +163,7 @@ class ConstrainedNMF(TablePerturbation):
         least = min(changed, key=changed.__getitem__)
         return Range(least, 1.0 if least < 1 else max(changed, key=changed.__getitem__))
 
-    def _check_level(self, value: Any) -> float:
+    def _check_level(self, value: float) -> float:
         beta = check_non_negative(value, "beta")
         if beta > 1:
             raise InvalidInputError(
@@ -181,7 +181,7 @@ class ConstrainedNMF(TablePerturbation):
         memberships = self._memberships(self._k_means.predict(rows))
         return self._product(solve_memberships(rows, memberships, self.level_, self._basis, start=memberships))
 
-    def _memberships(self, labels: Any) -> Rows:
+    def _memberships(self, labels: NDArray[np.intp]) -> Rows:
         return indicators(labels, self.n_clusters)
 
     def _product(self, H: Rows) -> Rows:

@@ -203,7 +203,7 @@ class CorrelationAware(TablePerturbation):
     def _settings(self, rows: Rows) -> Range:
         return Range(0.0, MOST_PERCENT)
 
-    def _check_level(self, value: Any) -> float:
+    def _check_level(self, value: float) -> float:
         percent = check_positive(value, "percent")
         if percent > MOST_PERCENT:
             raise InvalidInputError(

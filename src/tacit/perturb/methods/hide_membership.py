@@ -146,7 +146,7 @@ def nearest_other(distances: NDArray[np.float64], labels: NDArray[np.intp]) -> N
     return nearest
 
 
-def _is_index(value: Any, size: int) -> bool:
+def _is_index(value: object, size: int) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and 0 <= int(value) < size
 
 
@@ -250,7 +250,7 @@ class HideMembership(TablePerturbation):
     def _settings(self, rows: Rows) -> Range:
         return Range(0.0, 1.0)
 
-    def _check_level(self, value: Any) -> float:
+    def _check_level(self, value: float) -> float:
         beta = check_non_negative(value, "beta")
         if beta > 1:
             raise InvalidInputError(

@@ -26,7 +26,7 @@ class LowRank(TablePerturbation):
     def _settings(self, rows: Rows) -> Range:
         return Range(float(min(rows.shape)), 1.0)
 
-    def _check_level(self, value: Any) -> float:
+    def _check_level(self, value: float) -> float:
         rank = check_positive(value, "rank")
         if rank < 1:
             raise InvalidInputError("rank to be at least 1", parameter(value), "Rank 1 changes a table the most.")

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit.errors import InvalidInputError, words
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.book import Charge
+
+LedgerOrPath = Ledger | str | os.PathLike[str]
+"""A ledger, or where it is."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Spending:
     purpose: str
 
     @classmethod
-    def on(cls, ledger: Ledger, dataset: Any, purpose: str) -> Spending:
+    def on(cls, ledger: Ledger, dataset: object, purpose: str) -> Spending:
         """Name the account by `dataset` if it is a name, otherwise by the fingerprint of the data."""
         from tacit.privacy.fingerprint import fingerprint
 
@@ -58,12 +62,12 @@ class OpenCharge:
         self.ledger.settle(self.charge, guarantee)
 
 
-def open_ledger(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
+def open_ledger(ledger: LedgerOrPath) -> Ledger:
     """Return the ledger, or open the existing one at this path."""
     return ledger if isinstance(ledger, Ledger) else Ledger(ledger, create=False)
 
 
-def account_of(ledger: Any, dataset: str | None, data: Any) -> str | None:
+def account_of(ledger: LedgerOrPath | None, dataset: str | None, data: object) -> str | None:
     """Return the name of the account of a fit that gets a part of `data`: as for all of them, whatever the part is.
 
     A part that was drawn at random has another fingerprint each time, and would be another account.
@@ -75,7 +79,9 @@ def account_of(ledger: Any, dataset: str | None, data: Any) -> str | None:
     return fingerprint(data)
 
 
-def voided_by(epsilon: Any, insecure_seed: Any, *, unprotected: bool = False) -> tuple[str, str] | None:
+def voided_by(
+    epsilon: ArrayLike | Mapping[Any, float], insecure_seed: int | None, *, unprotected: bool = False
+) -> tuple[str, str] | None:
     """Return what takes the guarantee from a private fit with these settings, and what to do instead; None if nothing does."""
     listed = epsilon.values() if isinstance(epsilon, Mapping) else np.atleast_1d(np.asarray(epsilon, dtype=object))
     # among users with budgets of their own, those with an infinite one are volunteers; the others are protected
@@ -88,7 +94,13 @@ def voided_by(epsilon: Any, insecure_seed: Any, *, unprotected: bool = False) ->
     return None
 
 
-def check_chargeable(ledger: Any, epsilon: Any, insecure_seed: Any, *, unprotected: bool = False) -> None:
+def check_chargeable(
+    ledger: LedgerOrPath | None,
+    epsilon: ArrayLike | Mapping[Any, float],
+    insecure_seed: int | None,
+    *,
+    unprotected: bool = False,
+) -> None:
     """Refuse a fit without a guarantee where a ledger is attached, which could not account for it."""
     voided = voided_by(epsilon, insecure_seed, unprotected=unprotected)
     if ledger is not None and voided is not None:
