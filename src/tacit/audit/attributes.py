@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,11 @@ from tacit.audit.journal import AuditJournal
 from tacit.audit.membership import chosen_targets, without_noise
 from tacit.audit.scores import unit_scores
 from tacit.audit.subject import Subject
-from tacit.audit.units import CellUnits, PersonUnits, RatingUnits, RowUnits, Units
+from tacit.audit.units import CellUnits, PersonUnits, RatingUnits, RowUnits, Unit, Units
+
+if TYPE_CHECKING:
+    import polars
+    from scipy import sparse
 
 LEAST_FITS = 4
 """Fits that are made even if the time limit is passed."""
@@ -77,7 +81,7 @@ def attribute_inference(
     )
 
 
-def _altered(data: Units, units: list[Any], place: int, random: np.random.Generator) -> Any:
+def _altered(data: Units, units: list[Unit], place: int, random: np.random.Generator) -> Unit:
     """Return the unit with one value exchanged: a rating, a cell, a label, an item, or the value of a column."""
     unit = units[place]
     if isinstance(data, RatingUnits | CellUnits):
@@ -97,7 +101,7 @@ def _altered(data: Units, units: list[Any], place: int, random: np.random.Genera
     return changed, None
 
 
-def _exchanged(values: Any, known: Any, random: np.random.Generator) -> Any:
+def _exchanged(values: NDArray[Any], known: NDArray[Any], random: np.random.Generator) -> NDArray[Any]:
     """Return the values with one of them replaced by another value of the data."""
     changed = values.copy()
     which = int(random.integers(len(values)))
@@ -106,7 +110,9 @@ def _exchanged(values: Any, known: Any, random: np.random.Generator) -> Any:
     return changed
 
 
-def _other_cell(data: Units, rows: Any, other: Any, random: np.random.Generator) -> Any:
+def _other_cell(
+    data: Units, rows: polars.DataFrame, other: polars.DataFrame, random: np.random.Generator
+) -> polars.DataFrame:
     """Return the rows of a table with the value of another unit in one column, a column in which they differ if there is one."""
     import polars
 
@@ -117,7 +123,7 @@ def _other_cell(data: Units, rows: Any, other: Any, random: np.random.Generator)
     return rows.with_columns(polars.Series(name, [other[name][0]] * len(rows), dtype=rows[name].dtype))
 
 
-def _other_item(row: Any, random: np.random.Generator) -> Any:
+def _other_item(row: sparse.csr_array, random: np.random.Generator) -> sparse.csr_array:
     """Return a user's interactions with one item exchanged for one that the user does not have."""
     from scipy.sparse import csr_array
 
@@ -131,8 +137,8 @@ def _other_item(row: Any, random: np.random.Generator) -> Any:
 
 def _gaps(
     subject: Subject,
-    units: list[Any],
-    decoys: list[Any],
+    units: list[Unit],
+    decoys: list[Unit],
     *,
     fits: int,
     seconds: float,

@@ -32,8 +32,9 @@ from tacit.audit.presence import many_runs, presence_finding
 from tacit.audit.replay import replay
 from tacit.audit.result import Audit, Caught
 from tacit.audit.subject import Subject
-from tacit.audit.units import NeighbourPair, units_of
+from tacit.audit.units import NeighbourPair, Unit, units_of
 from tacit.audit.white_box import white_box, worst_pair
+from tacit.estimators.base import Estimator
 from tacit.validation import check_choice, check_count, check_rate, check_seed
 
 ATTACKS = (REPLAY, WHITE_BOX, ONE_RUN, MANY_RUNS, MEMBERSHIP, ATTRIBUTES, PRESENCE)
@@ -61,7 +62,7 @@ LEAST_BUG_RUNS = 8
 
 
 def audit(
-    estimator: Any,
+    estimator: Estimator,
     data: Any,
     *,
     attacks: Sequence[str] | None = None,
@@ -212,7 +213,7 @@ class _Effort:
         rest, units = self._apart()
         return presence_finding(rest, units, **settings)
 
-    def _apart(self) -> tuple[Subject, list[tuple[str, Any]]]:
+    def _apart(self) -> tuple[Subject, list[tuple[str, Unit]]]:
         """Return the subject without some random units, and these: a database without a unit must not have it."""
         data = self.small.data
         chosen = np.random.default_rng(self.random_state).choice(

@@ -11,15 +11,19 @@ earlier sums released, they are made so that it stays at its bound in all sums.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from tacit.audit.units import CellUnits, NeighbourPair, PersonUnits, RatingUnits, RowUnits, Units
+from tacit.audit.units import CellUnits, NeighbourPair, PersonUnits, RatingUnits, RowUnits, Unit, Units
+from tacit.estimators.base import Estimator
 from tacit.factor.coupled.private.fitted import range_of
+
+if TYPE_CHECKING:
+    import polars
 
 FAR = 1e3
 """Rows of models that clip are this many times longer than the bound, to find missing clipping too."""
@@ -34,7 +38,7 @@ TINY = 1e-12
 Floats = NDArray[np.float64]
 
 
-def candidate_pairs(estimator: Any, data: Units) -> list[NeighbourPair]:
+def candidate_pairs(estimator: Estimator, data: Units) -> list[NeighbourPair]:
     """Return neighbouring data sets for the model's adjacency, the most promising first."""
     canaries = list(_canaries(estimator, data))
     if getattr(estimator, "adjacency", "add-remove") == "replace-one" or _is_cell_of_ratings(data):
@@ -47,7 +51,7 @@ def candidate_pairs(estimator: Any, data: Units) -> list[NeighbourPair]:
     return [*_steady_pairs(estimator, data), *pairs][:MOST_PAIRS]
 
 
-def _steady_pairs(estimator: Any, data: Units) -> list[NeighbourPair]:
+def _steady_pairs(estimator: Estimator, data: Units) -> list[NeighbourPair]:
     """Return neighbours whose distance is the same in all rounds of `PrivateNMF`, or none for other models.
 
     In a round a row u adds h h' and h u', where h are its weights in the dictionary of the round before. Both have their
@@ -74,7 +78,7 @@ def _is_cell_of_ratings(data: Units) -> bool:
     return isinstance(data, RatingUnits) and data.cells
 
 
-def _canaries(estimator: Any, data: Units) -> Iterator[tuple[str, Any]]:
+def _canaries(estimator: Estimator, data: Units) -> Iterator[tuple[str, Unit]]:
     if isinstance(data, RatingUnits):
         return _raters(estimator, data)
     if isinstance(data, CellUnits):
@@ -90,7 +94,7 @@ def _canaries(estimator: Any, data: Units) -> Iterator[tuple[str, Any]]:
     return _labelled(estimator, data)
 
 
-def _rows(estimator: Any, data: RowUnits) -> Iterator[tuple[str, Floats]]:
+def _rows(estimator: Estimator, data: RowUnits) -> Iterator[tuple[str, Floats]]:
     """Yield rows at and beyond the bound of a model of rows."""
     moment, mean = _moments(data.X)
     width = len(mean)
@@ -126,7 +130,7 @@ def _rows(estimator: Any, data: RowUnits) -> Iterator[tuple[str, Floats]]:
     yield "an empty row", np.zeros(width)
 
 
-def _labelled(estimator: Any, data: RowUnits) -> Iterator[tuple[str, Any]]:
+def _labelled(estimator: Estimator, data: RowUnits) -> Iterator[tuple[str, Unit]]:
     """Yield rows with every label: a label that does not fit gives a large gradient."""
     classes = getattr(estimator, "classes", None)
     labels = getattr(estimator, "target_range", None) if classes is None else classes
@@ -142,7 +146,7 @@ def _labelled(estimator: Any, data: RowUnits) -> Iterator[tuple[str, Any]]:
             )
 
 
-def _table_rows(data: RowUnits | PersonUnits) -> Iterator[tuple[str, Any]]:
+def _table_rows(data: RowUnits | PersonUnits) -> Iterator[tuple[str, polars.DataFrame | Floats]]:
     """Yield rows of a table that are unusual; all their values occur in the table, so that they fit its schema."""
     if hasattr(data.X, "iter_columns"):
         rarity = np.zeros(len(data.X))
@@ -163,7 +167,7 @@ def _table_rows(data: RowUnits | PersonUnits) -> Iterator[tuple[str, Any]]:
         yield f"a row with {name}", row[None]
 
 
-def _raters(estimator: Any, data: RatingUnits) -> Iterator[tuple[str, Any]]:
+def _raters(estimator: Estimator, data: RatingUnits) -> Iterator[tuple[str, Unit]]:
     """Yield users with extreme ratings of everything, or of one rare item."""
     low, high = (float(end) for end in estimator.rating_range)
     known, counts = np.unique(data.items, return_counts=True)
@@ -182,7 +186,7 @@ def _raters(estimator: Any, data: RatingUnits) -> Iterator[tuple[str, Any]]:
     yield "a user who dislikes everything", (items, np.full(len(items), low))
 
 
-def _cells(estimator: Any, data: CellUnits) -> Iterator[tuple[str, Any]]:
+def _cells(estimator: Estimator, data: CellUnits) -> Iterator[tuple[str, Unit]]:
     """Yield users (or single cells) with extreme values."""
     low, high = range_of(estimator.value_range, data.relations[data.private].name)
     others = [size for axis, size in enumerate(data.shape) if axis != data.axis]
@@ -205,13 +209,13 @@ def _moments(X: Any) -> tuple[Floats, Floats]:
     return dense / max(X.shape[0], 1), np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
 
 
-def is_non_negative(estimator: Any) -> bool:
+def is_non_negative(estimator: Estimator) -> bool:
     """Whether the model refuses negative entries, or was told that there are none."""
     tags = estimator.__sklearn_tags__() if hasattr(estimator, "__sklearn_tags__") else None
     return bool(getattr(estimator, "non_negative", False) or (tags is not None and tags.input_tags.positive_only))
 
 
-def _spike(width: int, places: Any) -> Floats:
+def _spike(width: int, places: Sequence[int] | NDArray[np.intp]) -> Floats:
     row = np.zeros(width)
     row[np.asarray(places)] = 1.0
     return row

@@ -17,7 +17,6 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from tacit.audit.findings import MEMBERSHIP, Finding
 from tacit.audit.journal import AuditJournal
 from tacit.audit.scores import unit_scores
 from tacit.audit.subject import Subject
+from tacit.audit.units import Unit
 from tacit.audit.white_box import roc
 from tacit.errors import Undisclosed
 
@@ -77,7 +77,7 @@ class Guessed(Undisclosed):
 
 def shadow_fits(
     subject: Subject,
-    targets: list[Any],
+    targets: list[Unit],
     *,
     fits: int,
     seconds: float,
@@ -137,7 +137,7 @@ def _without(numbers: Floats, present: NDArray[np.bool_]) -> Floats:
     return np.array([absent.mean(axis=0), np.maximum(numbers.std(axis=0), 1e-12)])
 
 
-def chosen_targets(subject: Subject, count: int, random: np.random.Generator) -> tuple[Subject, list[Any]]:
+def chosen_targets(subject: Subject, count: int, random: np.random.Generator) -> tuple[Subject, list[Unit]]:
     """Take random units out of the data: they are the targets; some others are in every fit."""
     count = min(count, subject.data.count // 2)
     places = random.permutation(subject.data.count)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -20,8 +19,9 @@ from tacit.audit.findings import ONE_RUN, Finding
 from tacit.audit.journal import AuditJournal
 from tacit.audit.membership import guessed, shadow_fits
 from tacit.audit.subject import Subject
-from tacit.audit.units import RowUnits, Units
+from tacit.audit.units import RowUnits, Unit, Units
 from tacit.audit.white_box import roc
+from tacit.estimators.base import Estimator
 
 MOST_CANARIES = 2000
 """More make the bound larger only slowly."""
@@ -29,7 +29,7 @@ LEAST_CANARIES = 50
 """With fewer the bound is zero for any attack."""
 
 
-def crowd(estimator: Any, data: Units, most: int, random: np.random.Generator) -> list[Any]:
+def crowd(estimator: Estimator, data: Units, most: int, random: np.random.Generator) -> list[Unit]:
     """Return canaries for one run, or none where the model allows no crowd of them.
 
     A second moment of d columns tells about d^2/2 rows apart.

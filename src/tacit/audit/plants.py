@@ -5,15 +5,14 @@ Each changes the channel of a fit, as a mistake in a program or in the accountin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.audit.subject import Plant
-from tacit.channel.asks import Sum
+from tacit.channel.asks import Sample, Sum
 from tacit.channel.noisy import Measured, Noisy
 from tacit.channel.plan import Plan
 
@@ -62,7 +61,7 @@ def everyone_sampled(channel: Noisy) -> None:
     """Put every unit into every sample, whatever the rate."""
     draw = channel._sampling.draw
 
-    def all_of_them(asks: Any, generator: Any) -> list[NDArray[np.bool_]]:
+    def all_of_them(asks: Sequence[Sample], generator: np.random.Generator) -> list[NDArray[np.bool_]]:
         return [np.ones(len(mask), dtype=bool) for mask in draw(asks, generator)]
 
     setattr(channel._sampling, "draw", all_of_them)  # noqa: B010
@@ -74,7 +73,7 @@ def larger_samples(factor: float) -> Plant:
     def plant(channel: Noisy) -> None:
         draw = channel._sampling.draw
 
-        def more(asks: Any, generator: Any) -> list[NDArray[np.bool_]]:
+        def more(asks: Sequence[Sample], generator: np.random.Generator) -> list[NDArray[np.bool_]]:
             masks = draw(asks, generator)
             return [
                 mask | (generator.random(len(mask)) < ask.rate * factor) for mask, ask in zip(masks, asks, strict=True)
@@ -91,7 +90,7 @@ def uneven_split(place: int, factor: float = 0.5) -> Plant:
     def plant(channel: Noisy) -> None:
         scaled, step = channel.scaled, channel.plan.steps[place]
 
-        def narrow(ask: Sum, totals: Any) -> dict[str, Measured]:
+        def narrow(ask: Sum, totals: Mapping[str, NDArray[np.int64]]) -> dict[str, Measured]:
             measured = scaled(ask, totals)
             if ask.step.weight != step.weight:
                 return measured

@@ -23,8 +23,9 @@ from tacit.audit.findings import MANY_RUNS, PRESENCE, Finding
 from tacit.audit.journal import AuditJournal
 from tacit.audit.scores import expanded, float_arrays
 from tacit.audit.subject import Subject
-from tacit.audit.units import NeighbourPair, Units
+from tacit.audit.units import NeighbourPair, Unit, Units
 from tacit.audit.white_box import roc
+from tacit.estimators.base import Estimator
 from tacit.measure.ksdp.result import KSDP
 
 Floats = NDArray[np.float64]
@@ -34,7 +35,7 @@ LEAST_RUNS = 32
 """Fewest runs, of both kinds together."""
 
 
-def released_numbers(model: Any) -> Floats:
+def released_numbers(model: Estimator) -> Floats:
     """Return everything that a fitted model released as numbers; the same number of them in every fit of a model."""
     parts = [np.zeros(1)]
     for name, array in float_arrays(expanded(model._result.values)):
@@ -146,7 +147,7 @@ def many_runs(
 
 def presence(
     subject: Subject,
-    units: list[tuple[str, Any]],
+    units: list[tuple[str, Unit]],
     *,
     samples: int = 40,
     size: int | None = None,
@@ -180,7 +181,7 @@ def presence(
     count = subject.data.count
     chosen = max(2, count // 2) if size is None else min(size, count)
 
-    def database(unit: Any, place: int, number: int) -> Units:
+    def database(unit: Unit, place: int, number: int) -> Units:
         random = np.random.default_rng([random_state, place, number])  # a continued audit draws no database twice
         drawn = subject.data.take(np.sort(random.choice(count, size=chosen, replace=False)))
         return drawn if number % 2 else drawn.added(unit)
@@ -210,7 +211,7 @@ def presence(
     )
 
 
-def presence_finding(subject: Subject, units: list[tuple[str, Any]], **settings: Any) -> Finding:
+def presence_finding(subject: Subject, units: list[tuple[str, Unit]], **settings: Any) -> Finding:
     """Return the measurement as a finding; it has p-values and no bound on epsilon."""
     measured = presence(subject, units, **settings)
     names = [name for name, _ in units]

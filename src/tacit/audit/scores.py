@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.units import CellUnits, PersonUnits, RatingUnits, RowUnits, Units
+from tacit.audit.units import CellUnits, PersonUnits, RatingUnits, RowUnits, Unit, Units
+from tacit.data.schema import ColumnSpec
+from tacit.estimators.base import Estimator
 
 Floats = NDArray[np.float64]
 SYNTHETIC_ROWS = 400
@@ -22,7 +24,7 @@ TINY = 1e-12
 """Keeps divisors and arguments of logarithms above zero; far below any value that matters to a score."""
 
 
-def unit_scores(model: Any, data: Units, units: list[Any]) -> Floats:
+def unit_scores(model: Estimator, data: Units, units: list[Unit]) -> Floats:
     """Return the numbers of every unit, one row per unit.
 
     Parameters
@@ -41,7 +43,7 @@ def unit_scores(model: Any, data: Units, units: list[Any]) -> Floats:
     return np.hstack([_losses(model, units), numbers]) if isinstance(data, RowUnits) and data.y is not None else numbers
 
 
-def probes(model: Any, data: Units, unit: Any) -> list[Floats]:
+def probes(model: Estimator, data: Units, unit: Unit) -> list[Floats]:
     """Return the vectors of one unit: a row, a user's ratings over the items, or sums of values over other entities."""
     if isinstance(data, RatingUnits):
         items, values = unit[-2:]
@@ -81,7 +83,7 @@ def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, "item_pairs_": whole}
 
 
-def float_arrays(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Floats]]:
+def float_arrays(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Floats]]:
     """Yield all arrays of real numbers among released values, by name."""
     for name, value in sorted(values.items()):
         if isinstance(value, Mapping):
@@ -137,7 +139,7 @@ def _along(known: list[_Known], vectors: list[Floats]) -> list[float]:
     return numbers or [0.0]
 
 
-def _losses(model: Any, units: list[Any]) -> Floats:
+def _losses(model: Estimator, units: list[Unit]) -> Floats:
     """Return the loss of every labelled row."""
     rows = np.vstack([np.asarray(unit[0], dtype=np.float64) for unit in units])
     labels = np.concatenate([unit[1] for unit in units])
@@ -149,7 +151,7 @@ def _losses(model: Any, units: list[Any]) -> Floats:
     return np.asarray(np.square(np.asarray(model.predict(rows)).ravel() - labels)[:, None], dtype=np.float64)
 
 
-def _table_scores(model: Any, units: list[Any]) -> Floats:
+def _table_scores(model: Estimator, units: list[Unit]) -> Floats:
     """Return what the released tables and the synthetic rows of a private table say about every row.
 
     The first three numbers add up the cells that a row falls into, over all columns and over all pairs of columns, and the
@@ -177,14 +179,14 @@ def _table_scores(model: Any, units: list[Any]) -> Floats:
     return np.array([numbers[owner == place].mean(axis=0) for place in range(len(parts))])
 
 
-def _cells(table: Any, specs: Mapping[str, Any]) -> NDArray[np.intp]:
+def _cells(table: Any, specs: Mapping[str, ColumnSpec]) -> NDArray[np.intp]:
     """Return the cell of every value, as the schema of the model reads it; columns outside the schema are not used."""
     if isinstance(table, np.ndarray):
         return np.column_stack([spec.cells(table[:, place], name) for place, (name, spec) in enumerate(specs.items())])
     return np.column_stack([spec.cells(table[name].to_numpy(), name) for name, spec in specs.items()])
 
 
-def _distances(rows: NDArray[np.intp], drawn: NDArray[np.intp], specs: Mapping[str, Any]) -> Floats:
+def _distances(rows: NDArray[np.intp], drawn: NDArray[np.intp], specs: Mapping[str, ColumnSpec]) -> Floats:
     """Return the distances of rows to the nearest and to the fifth nearest drawn one, between 0 and 1 per column."""
     apart = np.zeros((len(rows), len(drawn)))
     for place, spec in enumerate(specs.values()):

@@ -9,19 +9,22 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from tacit.audit.trajectory import World, recorded
 from tacit.audit.units import Units
+from tacit.channel import Channel
 from tacit.channel.noisy import Noisy
 from tacit.channel.plan import Plan
 from tacit.errors import InvalidInputError, PrivacyViolationError, Undisclosed, kind_of
+from tacit.estimators.base import Estimator
 from tacit.privacy.accountant import Accountant
 from tacit.privacy.ledger.store import canonical_json
 
 Plant = Callable[[Noisy], None]
+Model = TypeVar("Model", bound=Estimator)
 """Changes a channel before its run, as a bug would (see `tacit.audit.plants`)."""
 
 
@@ -42,7 +45,7 @@ class Subject(Undisclosed):
         The subject without the bug, whose claims count.
     """
 
-    estimator: Any
+    estimator: Estimator
     data: Units
     plant: Plant | None = None
     seed: int | None = None
@@ -50,7 +53,7 @@ class Subject(Undisclosed):
     _fits: list[int] = field(default_factory=lambda: [0])
 
     @staticmethod
-    def of(estimator: Any, data: Units, *, plant: Plant | None = None, seed: int | None = None) -> Subject:
+    def of(estimator: Estimator, data: Units, *, plant: Plant | None = None, seed: int | None = None) -> Subject:
         """Return a subject; the estimator must be one of tacit's, with `get_params`."""
         if not hasattr(estimator, "get_params") or not hasattr(estimator, "fit"):
             raise InvalidInputError("an estimator of tacit", kind_of(estimator), "Give a model that is not fitted.")
@@ -60,7 +63,7 @@ class Subject(Undisclosed):
         """Return the same subject on other data."""
         return replace(self, data=data)
 
-    def fitted(self, data: Units) -> Any:
+    def fitted(self, data: Units) -> Estimator:
         """Fit a new object with the same parameters, and return it."""
         settings = dict(self.estimator.get_params(deep=False))
         settings |= {name: None for name in ("ledger", "dataset", "insecure_seed") if name in settings}
@@ -149,7 +152,7 @@ class Subject(Undisclosed):
         return self.on(self.data.take(places))
 
 
-def replace_seed(estimator: Any) -> Any:
+def replace_seed(estimator: Model) -> Model:
     """Return the estimator with its own settings, but without a fixed seed of the noise."""
     settings = dict(estimator.get_params(deep=False))
     if "insecure_seed" in settings:
@@ -157,8 +160,8 @@ def replace_seed(estimator: Any) -> Any:
     return type(estimator)(**settings)
 
 
-def _planted(make: Callable[..., Any], plant: Plant) -> Callable[..., Any]:
-    def changed(*arguments: Any) -> Any:
+def _planted(make: Callable[..., Channel], plant: Plant) -> Callable[..., Channel]:
+    def changed(*arguments: Any) -> Channel:
         channel = make(*arguments)
         if isinstance(channel, Noisy):
             plant(channel)

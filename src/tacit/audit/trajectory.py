@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from tacit.channel.run import Channel, Transcript, interpose
 from tacit.errors import PrivacyViolationError, words
 from tacit.privacy.guarantee import Guarantee
 
+if TYPE_CHECKING:
+    from tacit.audit.units import Units
+
 Integers = Mapping[str, NDArray[np.int64]]
 
 
@@ -38,7 +41,7 @@ class Enough(BaseException):
 class World:
     """One of two neighbouring data sets. With `has_unit`, its last unit is the audited one, or the one in its place."""
 
-    data: Any
+    data: Units
     has_unit: bool
 
 
@@ -47,7 +50,7 @@ class Answered:
     """One exchange: what was asked, answered and measured. `kind` is "sum", "sample" or "choose"."""
 
     kind: str
-    public: tuple[Any, ...]
+    public: tuple[object, ...]
     answer: Any
     measured: dict[str, Measured] = field(default_factory=dict)
     joint: bool = False
@@ -95,7 +98,7 @@ class _Watched:
     def open(self) -> None:
         self.channel.open()
 
-    def conclude(self, public: Mapping[str, Any]) -> None:
+    def conclude(self, public: Mapping[str, object]) -> None:
         self.channel.conclude(public)
 
     def close(self) -> None:
@@ -152,7 +155,7 @@ class _Follower(_Watched):
         self._followed, self._world, self._unit_in = followed, world, unit_in
         self._answers = iter(followed.rounds)
 
-    def _next(self, kind: str, public: tuple[Any, ...]) -> Answered:
+    def _next(self, kind: str, public: tuple[object, ...]) -> Answered:
         recorded = next(self._answers, None)
         if recorded is None or (recorded.kind, recorded.public) != (kind, public):
             raise PrivacyViolationError(
@@ -196,7 +199,7 @@ class _Follower(_Watched):
         return winner
 
 
-def observe(fit: Callable[[Any], Any], data: Any, channel_of: Callable[[Channel], Channel]) -> None:
+def observe(fit: Callable[[Units], object], data: Units, channel_of: Callable[[Channel], Channel]) -> None:
     """Run a fit up to its last exchange."""
     with warnings.catch_warnings(), interpose(channel_of):
         warnings.simplefilter("ignore")
@@ -241,14 +244,14 @@ class Loss:
     cost: float
 
 
-def recorded(fit: Callable[[Any], Any], world: World) -> Recorded:
+def recorded(fit: Callable[[Units], object], world: World) -> Recorded:
     """Run a fit in one world, and return all its exchanges and its plan."""
     run = Recorded(world)
     observe(fit, world.data, lambda channel: _TrajectoryRecorder(channel, run))
     return run
 
 
-def measured_loss(fit: Callable[[Any], Any], present: World, absent: World, *, unit_present: bool) -> Loss:
+def measured_loss(fit: Callable[[Units], object], present: World, absent: World, *, unit_present: bool) -> Loss:
     """Run a fit in one of two worlds, follow its trajectory in the other, and return what the answers tell.
 
     Parameters

@@ -8,17 +8,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.audit.trajectory import World
 from tacit.data.files import as_frame
 from tacit.errors import InvalidInputError, Undisclosed, kind_of, words
+from tacit.estimators.base import Estimator
 from tacit.privacy.fingerprint import fingerprint
 
+if TYPE_CHECKING:
+    import polars
+
+    from tacit.factor.coupled.relation import Relation
+
 Places = NDArray[np.intp]
+Unit = tuple[Any, ...]
+"""One unit, in parts: a row and its label, a user's items and ratings, or cells and values. Each kind of units has its own."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,14 +55,14 @@ class Units(ABC):
         """Return the data with these units only, in this order."""
 
     @abstractmethod
-    def unit(self, place: int) -> Any:
+    def unit(self, place: int) -> Unit:
         """Return one unit, in the form that `added` takes."""
 
     @abstractmethod
-    def added(self, unit: Any) -> Self:
+    def added(self, unit: Unit) -> Self:
         """Return the data with one more unit, in the last place."""
 
-    def with_units(self, units: Sequence[Any]) -> Self:
+    def with_units(self, units: Sequence[Unit]) -> Self:
         """Return the data with these units too."""
         data = self
         for unit in units:
@@ -65,11 +73,11 @@ class Units(ABC):
     def digest(self) -> str:
         """Return a hash of the data, by which a journal knows its runs again. It stays with the holder."""
 
-    def world(self, unit: Any | None) -> World:
+    def world(self, unit: Unit | None) -> World:
         """Return the data with a unit in the last place, or without one."""
         return World(self, False) if unit is None else World(self.added(unit), True)
 
-    def pair(self, name: str, unit: Any, other: Any | None = None) -> NeighbourPair:
+    def pair(self, name: str, unit: Unit, other: Unit | None = None) -> NeighbourPair:
         """Return the neighbours with the unit, and without it or with the other in its place."""
         return NeighbourPair(name, self.world(unit), self.world(other))
 
@@ -99,17 +107,17 @@ class RowUnits(Undisclosed, Units):
         chosen = self.X[places.tolist()] if hasattr(self.X, "iter_columns") else self.X[places]
         return RowUnits(chosen, None if self.y is None else self.y[places])
 
-    def unit(self, place: int) -> Any:
+    def unit(self, place: int) -> Unit:
         """Return one row, with its label."""
         one = self.take(np.array([place]))
         return one.X, one.y
 
-    def added(self, unit: Any) -> RowUnits:
+    def added(self, unit: Unit) -> RowUnits:
         """Return the rows and one more."""
         row, label = unit
         return RowUnits(stacked(self.X, row), None if self.y is None else np.concatenate([self.y, label]))
 
-    def with_units(self, units: Sequence[Any]) -> RowUnits:
+    def with_units(self, units: Sequence[Unit]) -> RowUnits:
         """Return the rows and these below them; all at once, because there may be thousands."""
         if not units:
             return self
@@ -140,12 +148,12 @@ class PersonUnits(Undisclosed, Units):
     owner: str
 
     @staticmethod
-    def of(frame: Any, owner: str) -> PersonUnits:
+    def of(frame: polars.DataFrame, owner: str) -> PersonUnits:
         """Return the table with the persons numbered."""
         numbers = np.unique(frame[owner].cast(str).to_numpy(), return_inverse=True)[1]
         return PersonUnits(frame, owner)._numbered(frame, numbers)
 
-    def _numbered(self, frame: Any, numbers: NDArray[Any]) -> PersonUnits:
+    def _numbered(self, frame: polars.DataFrame, numbers: NDArray[np.integer]) -> PersonUnits:
         import polars
 
         return replace(self, X=frame.with_columns(polars.Series(self.owner, numbers.astype(np.int64))))
@@ -175,11 +183,11 @@ class PersonUnits(Undisclosed, Units):
         rows = np.concatenate([np.zeros(0, np.int64), *parts])
         return self._numbered(self.X[rows.tolist()], np.repeat(np.arange(len(parts)), [len(part) for part in parts]))
 
-    def unit(self, place: int) -> Any:
+    def unit(self, place: int) -> Unit:
         """Return the rows of one person."""
         return self.X[np.flatnonzero(self._numbers == place).tolist()], None
 
-    def added(self, unit: Any) -> PersonUnits:
+    def added(self, unit: Unit) -> PersonUnits:
         """Return the table with the rows of one more person."""
         rows = unit[0]
         numbers = np.concatenate([self._numbers, np.full(len(rows), self.count)])
@@ -194,12 +202,12 @@ class RatingUnits(Undisclosed, Units):
     """
 
     owner: NDArray[np.int64]
-    items: Any
+    items: NDArray[np.generic]
     values: NDArray[np.float64]
     cells: bool = False
 
     @staticmethod
-    def of(users: Any, items: Any, values: Any, *, cells: bool = False) -> RatingUnits:
+    def of(users: ArrayLike, items: ArrayLike, values: ArrayLike, *, cells: bool = False) -> RatingUnits:
         """Return ratings with the users numbered."""
         owner = np.unique(np.asarray(users), return_inverse=True)[1]
         # texts that a data frame gives as objects become an array of texts, which has a digest
@@ -230,14 +238,14 @@ class RatingUnits(Undisclosed, Units):
         owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         return replace(self, owner=owner, items=self.items[rows], values=self.values[rows])
 
-    def unit(self, place: int) -> Any:
+    def unit(self, place: int) -> Unit:
         """Return the items and ratings of one user, or one rating with its user."""
         if self.cells:
             return self.owner[[place]], self.items[[place]], self.values[[place]]
         own = self.owner == place
         return self.items[own], self.values[own]
 
-    def added(self, unit: Any) -> RatingUnits:
+    def added(self, unit: Unit) -> RatingUnits:
         """Return the ratings of one more user, or one more rating of the user that it names."""
         *whose, items, values = unit
         owner = whose[0] if whose else np.full(len(items), self.count)
@@ -256,7 +264,7 @@ class CellUnits(Undisclosed, Units):
     `places` numbers the units that are there. A user who is not there has no cells.
     """
 
-    relations: tuple[Any, ...]
+    relations: tuple[Relation, ...]
     private: int
     axis: int
     coords: NDArray[np.int64]
@@ -264,7 +272,7 @@ class CellUnits(Undisclosed, Units):
     by_cell: bool = False
 
     @staticmethod
-    def of(relations: Sequence[Any], entity: str, *, by_cell: bool) -> CellUnits:
+    def of(relations: Sequence[Relation], entity: str, *, by_cell: bool) -> CellUnits:
         """Find the relation with the entity, and add a user without cells for the audited unit."""
         having = [place for place, one in enumerate(relations) if entity in one.factors]
         if len(having) != 1:
@@ -322,14 +330,14 @@ class CellUnits(Undisclosed, Units):
         kept = np.isin(self.coords[:, self.axis], self._users()[places])
         return replace(self, coords=self.coords[kept], values=self.values[kept])
 
-    def unit(self, place: int) -> Any:
+    def unit(self, place: int) -> Unit:
         """Return the cells of one unit, and their values."""
         if self.by_cell:
             return self.coords[[place]], self.values[[place]]
         own = self.coords[:, self.axis] == self._users()[place]
         return self.coords[own], self.values[own]
 
-    def added(self, unit: Any) -> CellUnits:
+    def added(self, unit: Unit) -> CellUnits:
         """Return the cells of one more user, who has the last place in the list, or one more cell."""
         coords, values = unit
         coords = coords.copy()
@@ -337,17 +345,17 @@ class CellUnits(Undisclosed, Units):
             coords[:, self.axis] = self.shape[self.axis] - 1
         return replace(self, coords=np.concatenate([self.coords, coords]), values=np.concatenate([self.values, values]))
 
-    def with_units(self, units: Sequence[Any]) -> CellUnits:
+    def with_units(self, units: Sequence[Unit]) -> CellUnits:
         """Return the cells of these units too; users keep the places that they had."""
         coords = np.concatenate([self.coords, *(unit[0] for unit in units)])
         return replace(self, coords=coords, values=np.concatenate([self.values, *(unit[1] for unit in units)]))
 
-    def world(self, unit: Any | None) -> World:
+    def world(self, unit: Unit | None) -> World:
         """Return the data with a unit or without one; the list of users has a place for it in any case."""
         return World(self if unit is None else self.added(unit), not self.by_cell or unit is not None)
 
 
-def units_of(estimator: Any, data: Any) -> Units:
+def units_of(estimator: Estimator, data: Any) -> Units:
     """Return the data of an estimator as units.
 
     Parameters

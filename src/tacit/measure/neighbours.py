@@ -19,6 +19,8 @@ from tacit.measure.inputs import TableLike, TablePair, table_pair
 from tacit.validation import check_count, check_seed
 
 Rows = NDArray[np.intp]
+Places = NDArray[np.intp] | NDArray[np.bool_]
+"""Some rows: their numbers, or which of all they are."""
 Numbers = NDArray[np.float64]
 # Sizes of blocks: 16 MB of bounds, and 2 MB per column of differences. Set by hand; they affect speed only.
 QUERIES_AT_ONCE, POINTS_AT_ONCE, _PAIRS_AT_ONCE = 1024, 4096, 1 << 18
@@ -323,7 +325,7 @@ class _Neighbours(Undisclosed):
         distances[np.arange(len(some)), self.rows[some]] = np.inf
         return distances
 
-    def kinds(self, distances: Numbers, some: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def kinds(self, distances: Numbers, some: Places) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return whether rows at these distances are nearer than the k-th, and whether they are as near."""
         kth = self.kth[some][:, None]
         slack = self.slack(kth)
@@ -365,7 +367,7 @@ def _blocks(places: Rows) -> list[Rows]:
     return [places[start : start + _FULL_ROWS_AT_ONCE] for start in range(0, len(places), _FULL_ROWS_AT_ONCE)]
 
 
-def _together(one: _Neighbours, other: _Neighbours, some: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+def _together(one: _Neighbours, other: _Neighbours, some: Places) -> tuple[Numbers, Numbers]:
     """Return the distances, in both tables, of the rows in one table's lists."""
     indices = one.indices[some]
     lines = np.repeat(one.rows[some], indices.shape[1])
@@ -374,7 +376,7 @@ def _together(one: _Neighbours, other: _Neighbours, some: NDArray[np.bool_]) -> 
 
 
 def _overlap(
-    one: _Neighbours, other: _Neighbours, in_one: Numbers, in_other: Numbers, some: NDArray[np.bool_]
+    one: _Neighbours, other: _Neighbours, in_one: Numbers, in_other: Numbers, some: Places
 ) -> NDArray[np.int64]:
     """Return the largest overlap over all choices among equally distant rows.
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
+from tacit.estimators.base import Estimator
 from tacit.estimators.verdict import Concern, about_columns, about_directions, about_strength, some_rows
 from tacit.factor import PCA, SVD, PrivatePCA, PrivateSVD
 from tacit.privacy.ledger.spending import account_of
@@ -50,7 +52,7 @@ class ComponentsResult(FitResult):
         Concerns about the rows themselves.
     """
 
-    model: Any
+    model: Estimator
     measures: dict[str, float]
     n_rows: int
     terms: Sequence[str] | None = None
@@ -150,7 +152,7 @@ def fit_components(
     epsilon: float | None = None,
     delta: float = 1e-6,
     row_norm: float = 1.0,
-    feature_range: Any = None,
+    feature_range: ArrayLike | None = None,
     non_negative: bool = False,
     hide_singular_values: bool = False,
     held_out: float = 0.1,
@@ -235,14 +237,14 @@ def fit_components(
     return result(private, measures, int(train.shape[0]), terms, image_shape, drawn, seen)
 
 
-def _measures(model: Any, train: Any, test: Any) -> dict[str, float]:
+def _measures(model: Estimator, train: Any, test: Any) -> dict[str, float]:
     measures = {"fraction explained": _explained(model, train)}
     if test.shape[0]:
         measures[HELD_OUT] = _explained(model, test)
     return measures
 
 
-def _explained(model: Any, rows: Any) -> float:
+def _explained(model: Estimator, rows: Any) -> float:
     """Return the squared norm of the scores divided by that of the rows (minus the mean, for PCA)."""
     mean = getattr(model, "mean_", None) if isinstance(model, PCA | PrivatePCA) else None
     explained = float(np.sum(np.square(model.transform(rows)), dtype=np.float64))
@@ -256,13 +258,13 @@ def _explained(model: Any, rows: Any) -> float:
     return explained / squares if squares > 0 else 1.0
 
 
-def _ends(component: Any, terms: Sequence[str], sign: int) -> str:
+def _ends(component: NDArray[np.floating], terms: Sequence[str], sign: int) -> str:
     """Return the names of the columns with the largest entries of this sign."""
     order = np.argsort(-sign * component, kind="stable")[:NAMES_LISTED]
     return " ".join(str(terms[place]) for place in order if sign * component[place] > 0)
 
 
-def _about_columns(model: Any, X: Any, terms: Sequence[str] | None, *, centred: bool) -> tuple[Concern, ...]:
+def _about_columns(model: Estimator, X: Any, terms: Sequence[str] | None, *, centred: bool) -> tuple[Concern, ...]:
     """Return a concern if one column has nearly all of the squared entries of some of the rows, as the model sees them."""
     scaled = getattr(model, "scaled", lambda rows: rows)  # a private model maps columns from their public range
     (rows,) = some_rows(X)

@@ -144,7 +144,7 @@ def top_entities(factors: Mapping[str, Any], names_of: Mapping[str, Sequence[str
 @concerns_in_the_result
 def compare_coupled(
     relations: Sequence[Relation],
-    ranks: Any,
+    ranks: int | Mapping[str, int],
     *,
     held_out: float = 0.1,
     names: Mapping[str, Sequence[str]] | None = None,
@@ -210,7 +210,7 @@ def plain_parameters() -> list[str]:
     return sorted(set(CoupledFactorization().get_params()) - {"ranks", "init"})
 
 
-def _own_ranks(ranks: Any, relation: Relation) -> Any:
+def _own_ranks(ranks: int | Mapping[str, int], relation: Relation) -> int | Mapping[str, int]:
     if not isinstance(ranks, Mapping):
         return ranks
     return {letter: rank for letter, rank in ranks.items() if letter in relation.spec.summed}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from tacit.data.split import check_fraction, held_out_users
 from tacit.errors import InvalidInputError, words
 from tacit.estimators.verdict import Concern, not_better_than, only_popularity
 from tacit.factor import ImplicitRecommender, PrivateImplicitRecommender
+from tacit.factor.implicit.model import ImplicitModel
 from tacit.measure.ranking import divided_histories, ranking_scores
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import histogram
@@ -61,7 +62,7 @@ class ImplicitComparison(FitResult):
     title = "Recommender from interactions"
     model_name = "recommender"
 
-    model: Any
+    model: ImplicitModel
     plain: ImplicitRecommender
     measures: dict[str, dict[str, float]]
     examples: list[dict[str, Any]]
@@ -146,7 +147,7 @@ def compare_implicit(
     *,
     epsilon: float | None = None,
     delta: float = 1e-6,
-    catalogue: Sequence[Any] | None = None,
+    catalogue: Sequence[Hashable] | None = None,
     features: Any = None,
     weighting: str = "log",
     held_out: float = 0.1,
@@ -218,7 +219,7 @@ def compare_implicit(
     plain = ImplicitRecommender(**settings).fit(train)
     histories, relevant = _histories(test, plain, random_state)
 
-    def scores(lists: Any) -> dict[str, float]:
+    def scores(lists: list[list[Hashable]]) -> dict[str, float]:
         popularity = {item: max(float(weight), 0.0) for item, weight in zip(ids, plain.item_weights_, strict=True)}
         return dict(vars(ranking_scores(lists, relevant, k=k, n_items=len(ids), popularity=popularity)))
 
@@ -227,7 +228,7 @@ def compare_implicit(
     popular = [ids[place] for place in np.argsort(-plain.item_weights_, kind="stable")]
     lists[POPULAR] = [_unseen(popular, history, k) for history in histories]
     drawn: Frontier | None = None
-    model: Any = plain
+    model: ImplicitModel = plain
     if epsilon is not None:
         private: dict[str, Any] = {**settings, "delta": delta, "features": features}
         say("fitting with privacy")
@@ -271,7 +272,9 @@ def _frame(interactions: Any) -> polars.DataFrame:
     return pl.DataFrame({name: frame[name].to_list() for name in names})
 
 
-def _histories(test: polars.DataFrame, model: ImplicitRecommender, random_state: int) -> tuple[list[Any], list[Any]]:
+def _histories(
+    test: polars.DataFrame, model: ImplicitRecommender, random_state: int
+) -> tuple[list[list[Hashable]], list[list[Hashable]]]:
     """Return, for each held-out user with two known items or more, what the model sees and what it should find."""
     known = set(_plain_ids(model))
     by_user = test.select("user", "item").unique(maintain_order=True).group_by("user", maintain_order=True).all()
@@ -281,14 +284,14 @@ def _histories(test: polars.DataFrame, model: ImplicitRecommender, random_state:
     return [history for history, _ in pairs], [wanted for _, wanted in pairs]
 
 
-def _plain_ids(model: Any) -> list[Any]:
+def _plain_ids(model: ImplicitModel) -> list[Hashable]:
     ids: Any = model.item_ids_
     return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
 
 
-def _unseen(ranked: Sequence[Any], history: Sequence[Any], k: int) -> list[Any]:
+def _unseen(ranked: Sequence[Hashable], history: Sequence[Hashable], k: int) -> list[Hashable]:
     seen = set(history)
-    chosen: list[Any] = []
+    chosen: list[Hashable] = []
     for item in ranked:
         if item not in seen:
             chosen.append(item)

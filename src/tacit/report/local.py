@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.split import check_fraction, held_out_cells
 from tacit.estimators.verdict import Concern, not_better_than
@@ -214,7 +215,7 @@ def fit_local_counts(
     return LocalCountsResult(model, view, measures, len(kept.values), len(views), drawn, source or {})
 
 
-def _part(counts: CountList, chosen: Any) -> CountList:
+def _part(counts: CountList, chosen: NDArray[np.bool_]) -> CountList:
     return CountList(counts.cells[chosen], counts.values[chosen], counts.shape)
 
 

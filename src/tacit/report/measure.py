@@ -23,6 +23,7 @@ from tacit.validation import check_choice
 
 if TYPE_CHECKING:
     import narwhals as nw
+    from narwhals.typing import IntoDataFrame
 
     from tacit.measure.classifiers import TestRows
 
@@ -69,7 +70,12 @@ class MeasuredRows(Result):
 
 
 def measure_synthetic_rows(
-    original: Any, synthetic: Any, *, label: str | None = None, outsiders: Any = None, random_state: int = 0
+    original: IntoDataFrame,
+    synthetic: IntoDataFrame,
+    *,
+    label: str | None = None,
+    outsiders: IntoDataFrame | None = None,
+    random_state: int = 0,
 ) -> MeasuredRows:
     """Compare synthetic rows, which belong to no real row, with the real table: columns, pairs, classifiers, membership.
 
@@ -111,8 +117,8 @@ class ColumnsOfPair:
 
 
 def measure_tables(
-    original: Any,
-    released: Any,
+    original: IntoDataFrame,
+    released: IntoDataFrame,
     *,
     label: str | None = None,
     columns: Sequence[str] | None = None,
@@ -273,7 +279,7 @@ def _filled(
     return filled, count
 
 
-def _labels(before: nw.DataFrame[Any], after: nw.DataFrame[Any], label: str) -> NDArray[Any]:
+def _labels(before: nw.DataFrame[Any], after: nw.DataFrame[Any], label: str) -> NDArray[np.generic]:
     if label not in before.columns:
         raise InvalidInputError(
             "the label to be a column of the original", words(f"none called {label}"), "Check the name."

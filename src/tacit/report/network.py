@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from tacit.report.synthetic_frontier import Frontier, network_frontier
 from tacit.validation import check_epsilon
 
 if TYPE_CHECKING:
+    from tacit.neural import PrivateBayesianClassifier, PrivateBayesianRegressor
     from tacit.neural.network_fit import PrivateNetwork
     from tacit.privacy.ledger import Ledger
 
@@ -38,7 +39,7 @@ class Task(ABC):
     """
 
     @abstractmethod
-    def model(self, **settings: Any) -> Any:
+    def model(self, **settings: Any) -> PrivateBayesianClassifier | PrivateBayesianRegressor:
         """Return an estimator that is not fitted."""
 
     @abstractmethod
@@ -61,10 +62,10 @@ class Task(ABC):
 class ClassTask(Task):
     """The labels are classes."""
 
-    def __init__(self, classes: Any) -> None:
+    def __init__(self, classes: Sequence[Hashable]) -> None:
         self.classes = np.unique(np.asarray(classes))
 
-    def model(self, **settings: Any) -> Any:
+    def model(self, **settings: Any) -> PrivateBayesianClassifier | PrivateBayesianRegressor:
         """Return a classifier."""
         from tacit.neural import PrivateBayesianClassifier
 
@@ -122,7 +123,7 @@ class NumberTask(Task):
     def __init__(self, target_range: tuple[float, float]) -> None:
         self.target_range = float(target_range[0]), float(target_range[1])
 
-    def model(self, **settings: Any) -> Any:
+    def model(self, **settings: Any) -> PrivateBayesianClassifier | PrivateBayesianRegressor:
         """Return a regressor."""
         from tacit.neural import PrivateBayesianRegressor
 
@@ -260,7 +261,7 @@ def compare_networks(
     X: Any,
     y: Any,
     *,
-    classes: Sequence[Any] | None = None,
+    classes: Sequence[Hashable] | None = None,
     target_range: tuple[float, float] | None = None,
     epsilon: float | None = None,
     delta: float = 1e-6,
@@ -319,7 +320,7 @@ def compare_networks(
     train, test = (X[~out], labels[~out]), (X[out], labels[out])
     settings = {"delta": delta, "random_state": random_state, **parameters}
 
-    def trained(what: str, **further: Any) -> Any:
+    def trained(what: str, **further: Any) -> PrivateBayesianClassifier | PrivateBayesianRegressor:
         model = task.model(**settings, **further)
         with show_progress(_steps_shown(say, what, model)):
             return model.fit(*train)
@@ -344,7 +345,9 @@ def compare_networks(
     return NetworkComparison(first, plain, measures, losses, task, test, len(train[1]), drawn)
 
 
-def _task(y: Any, classes: Sequence[Any] | None, target_range: tuple[float, float] | None, *, private: bool) -> Task:
+def _task(
+    y: Any, classes: Sequence[Hashable] | None, target_range: tuple[float, float] | None, *, private: bool
+) -> Task:
     if target_range is not None:
         if y.dtype.kind not in "fiub":
             raise InvalidInputError(

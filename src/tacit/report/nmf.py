@@ -22,6 +22,8 @@ from tacit.report.synthetic_frontier import Frontier, nmf_frontier
 from tacit.validation import check_epsilon
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from tacit.privacy.ledger import Ledger
 
 SWEEPS_SHOWN = 10
@@ -200,7 +202,7 @@ def compare_nmf(
     row_norm: float = 1.0,
     held_out: float = 0.1,
     terms: Sequence[str] | None = None,
-    counts: Any = None,
+    counts: csr_array | None = None,
     image_shape: tuple[int, int] | None = None,
     assumptions: Sequence[str] = (),
     vocabulary: PaidVocabulary | None = None,
@@ -319,7 +321,7 @@ def compare_nmf(
     return NMFComparison(model, plain, both, errors, **fitted, rank_errors=rank_errors, frontier=drawn)
 
 
-def _measures(model: PrivateNMF | NMF, test: Any, counts: Any) -> dict[str, float]:
+def _measures(model: PrivateNMF | NMF, test: Any, counts: csr_array | None) -> dict[str, float]:
     measures = {}
     if test.shape[0]:
         measures["held-out error"] = float(held_out_error(test, model.components_))

@@ -10,7 +10,9 @@ from typing import Any
 from tacit.channel.noisy import FLOAT_UNIT
 from tacit.cluster import Progress, run_on
 from tacit.cluster.driver import dashboard_of
+from tacit.cluster.here import Cluster
 from tacit.cluster.run import cluster_of, is_small
+from tacit.estimators.base import Estimator
 from tacit.report.page import Report
 from tacit.report.result import FitResult
 
@@ -34,7 +36,7 @@ class PartitionedFit(FitResult):
 
     title = "Fit of data in partitions"
 
-    model: Any
+    model: Estimator
     model_name: str
     rounds: int
     partitions: int
@@ -80,10 +82,10 @@ class PartitionedFit(FitResult):
 
 
 def fit_partitions(
-    estimator: Any,
+    estimator: Estimator,
     partitions: Any,
     *,
-    client: Any = None,
+    client: Cluster | str | None = None,
     workers: int | None = None,
     dashboard: bool = False,
     name: str = "model",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tacit.estimators.base import Estimator
 from tacit.report.figures import bars, curves
 from tacit.report.page import Report
 from tacit.report.result import FitResult
@@ -36,7 +37,7 @@ class PartyResult(FitResult):
     guarantee : Guarantee
     """
 
-    model: Any
+    model: Estimator
     party: str
     parties: Sequence[str]
     job: dict[str, Any]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.split import check_fraction
 from tacit.errors import InvalidInputError, words
@@ -67,7 +68,7 @@ class PrivateCoupledComparison(FitResult):
     measures: dict[str, dict[str, dict[str, float]]]
     names: Mapping[str, Sequence[str]]
     held_out: float
-    cells_per_entity: Any
+    cells_per_entity: NDArray[np.int64]
     outside: float
     frontier: Frontier | None = None
     source: dict[str, str] = field(default_factory=dict)
@@ -170,7 +171,7 @@ class PrivateCoupledComparison(FitResult):
 @concerns_in_the_result
 def compare_private_coupled(
     relations: Sequence[Relation],
-    ranks: Any,
+    ranks: int | Mapping[str, int],
     *,
     epsilon: float,
     delta: float = 1e-6,
@@ -326,12 +327,12 @@ def _axis(relation: Relation, entity: str) -> int:
     return relation.spec.output.index(relation.spec.data_letters(relation.factors.index(entity)))
 
 
-def _cells_per_entity(relations: Sequence[Relation], entity: str) -> Any:
-    counts: Any = 0
+def _cells_per_entity(relations: Sequence[Relation], entity: str) -> NDArray[np.int64]:
+    counts: NDArray[np.int64] | int = 0
     for relation in relations:
         axis = _axis(relation, entity)
         counts = counts + np.bincount(relation.known_cells()[0][:, axis], minlength=relation.shape[axis])
-    return counts
+    return np.asarray(counts)
 
 
 def _outside(relations: Sequence[Relation], model: PrivateCoupledFactorization) -> float:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_pairs
 from tacit.errors import InvalidInputError, PrivacyWarning, words
@@ -69,7 +70,7 @@ class RecommenderComparison(FitResult):
     measures: dict[str, dict[str, float]]
     curves: dict[float, float]
     by_popularity: dict[str, list[float]]
-    ratings_per_user: Any
+    ratings_per_user: NDArray[np.int64]
     n_ratings: int
     n_held_out: int
     source: dict[str, str] = field(default_factory=dict)
@@ -160,13 +161,13 @@ def compare_recommenders(
     epsilon: float | None = None,
     delta: float = 1e-6,
     rating_range: tuple[float, float] = (1, 5),
-    catalogue: Sequence[Any] | None = None,
+    catalogue: Sequence[Hashable] | None = None,
     features: Any = None,
     non_negative: bool = False,
     held_out: float = 0.1,
     other_epsilons: Sequence[float] = (),
     frontier: bool = False,
-    budgets: Mapping[Any, float] | None = None,
+    budgets: Mapping[Hashable, float] | None = None,
     ledger: Ledger | str | os.PathLike[str] | None = None,
     dataset: str | None = None,
     random_state: int = 0,

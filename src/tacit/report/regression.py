@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
+from tacit.estimators.base import Estimator
 from tacit.estimators.input import as_numbers
 from tacit.estimators.verdict import Concern, about_strength, not_better_than
 from tacit.factor import PrincipalComponentRegression, PrivatePCR
@@ -45,7 +47,7 @@ class RegressionResult(FitResult):
 
     title, model_name = "Regression on principal components", "pcr"
 
-    model: Any
+    model: Estimator
     measures: dict[str, float]
     n_rows: int
     frontier: Frontier | None = None
@@ -102,9 +104,9 @@ def fit_regression(
     *,
     epsilon: float | None = None,
     delta: float = 1e-6,
-    target_range: Any = None,
+    target_range: ArrayLike | None = None,
     row_norm: float = 1.0,
-    feature_range: Any = None,
+    feature_range: ArrayLike | None = None,
     held_out: float = 0.1,
     frontier: bool = False,
     assumptions: Sequence[str] = (),
@@ -175,11 +177,11 @@ def fit_regression(
     return RegressionResult(private, measures, n_rows, regression_frontier(private, n_rows) if frontier else None)
 
 
-def _measures(model: Any, X: Any, y: Any) -> dict[str, float]:
+def _measures(model: Estimator, X: Any, y: Any) -> dict[str, float]:
     if not len(y):
         return {}
     return {"error": _error(y, model.predict(X)), "R2": float(model.score(X, y))}
 
 
-def _error(y: Any, predicted: Any) -> float:
+def _error(y: NDArray[np.float64], predicted: NDArray[np.float64] | float) -> float:
     return float(np.sqrt(np.mean((y - predicted) ** 2)))

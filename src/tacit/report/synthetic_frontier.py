@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from tacit.errors import PrivacyWarning, TacitError
+from tacit.estimators.base import Estimator
 from tacit.factor import (
     NMF,
     PrivateImplicitRecommender,
@@ -34,6 +35,7 @@ from tacit.factor.coupled.local.estimator import LocalCountFactorization
 from tacit.factor.coupled.local.noise import LocallyPrivateCounts
 from tacit.factor.coupled.private.estimator import PrivateCoupledFactorization
 from tacit.factor.coupled.private.synthetic import synthetic_relation
+from tacit.factor.ratings.model import RatingModel
 from tacit.measure import held_out_error
 from tacit.measure.ranking import divided_histories, ranking_scores
 from tacit.report.figures import frontier as frontier_figure
@@ -167,7 +169,7 @@ def nmf_frontier(model: PrivateNMF, n_rows: int) -> Frontier:
 
 
 @after_the_charge
-def components_frontier(model: Any, explained: Callable[[Any, Any], float], n_rows: int) -> Frontier:
+def components_frontier(model: Estimator, explained: Callable[[Estimator, Any], float], n_rows: int) -> Frontier:
     """Return the fraction explained by a private model of components with the settings of `model`, at several epsilons."""
     random = np.random.default_rng(0)
     values = getattr(model, "explained_variance_", None)
@@ -284,13 +286,13 @@ def regression_frontier(model: PrivatePCR, n_rows: int) -> Frontier:
 
 def drawn_items(
     weights: NDArray[np.float64], sizes: NDArray[np.int64], logits: Any, random: np.random.Generator
-) -> list[Any]:
+) -> list[NDArray[np.int64]]:
     """Return the items of each synthetic user: `sizes` different ones, by popularity and the user's own logits.
 
     The popularities may be noisy, and negative; `logits` maps a slice of users to their array of logits.
     """
     popular = np.log(np.maximum(weights, max(float(weights.max()), 1e-6) * 1e-3))
-    chosen: list[Any] = []
+    chosen: list[NDArray[np.int64]] = []
     for start in range(0, len(sizes), USERS_AT_ONCE):
         some = slice(start, min(start + USERS_AT_ONCE, len(sizes)))
         # the largest of logits plus Gumbel noise are a sample without repetition
@@ -328,7 +330,7 @@ def ratings_frontier(model: PrivateRecommender | PrivateRatingNMF, n_users: int,
     train, test = ((users[part], named[columns[part]].tolist(), values[part]) for part in (~out, out))
     settings = {**model.get_params(deep=False), "ledger": None, "dataset": None}
 
-    def error(fitted: Any) -> float:
+    def error(fitted: RatingModel) -> float:
         return math.sqrt(float(np.mean((fitted.predict(test[0], test[1], unknown="mean") - test[2]) ** 2)))
 
     means = np.bincount(train[0], train[2], minlength=len(sizes)) / np.maximum(
@@ -376,7 +378,7 @@ def interactions_frontier(model: PrivateImplicitRecommender, n_users: int, n_int
     train = users, [ids[column] for column in np.concatenate([np.zeros(0, np.intp), *items[size:]])]
     settings = {**model.get_params(deep=False), "ledger": None, "dataset": None, "verbose": False}
 
-    def recall(lists: Any) -> float:
+    def recall(lists: list[list[Hashable]]) -> float:
         wanted = [[ids[item] for item in items] for _, items in pairs]
         return float(ranking_scores(lists, wanted, k=k, n_items=len(ids)).recall)
 
@@ -401,7 +403,7 @@ def interactions_frontier(model: PrivateImplicitRecommender, n_users: int, n_int
 
 
 @after_the_charge
-def network_frontier(model: Any, n_examples: int) -> Frontier:
+def network_frontier(model: Estimator, n_examples: int) -> Frontier:
     """Return the accuracy, or the error, of a private network with the settings of `model`, at several epsilons.
 
     A network does not tell what its examples look like. So the synthetic ones are as many, have as many features and the same

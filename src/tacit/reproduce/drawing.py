@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.reproduce.outcome import Figure, PictureGrid
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 MARKERS = "osv^DPX<>*"
@@ -85,7 +86,7 @@ def pictures_svg(pictures: PictureGrid) -> str:
     return _svg(canvas)
 
 
-def _canvas(size: tuple[float, float]) -> tuple[Canvas, Any]:
+def _canvas(size: tuple[float, float]) -> tuple[Canvas, Axes]:
     from matplotlib.figure import Figure as Canvas
 
     canvas = Canvas(figsize=size)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import Undisclosed
 
@@ -169,7 +169,7 @@ class Curve:
 
     @classmethod
     def of(
-        cls, label: str, x: Sequence[float], repetitions: Any, *, right: bool = False, dashed: bool = False
+        cls, label: str, x: Sequence[float], repetitions: ArrayLike, *, right: bool = False, dashed: bool = False
     ) -> Curve:
         """Return the curve of the means of an array of shape (repetitions, points)."""
         values = np.atleast_2d(np.asarray(repetitions, dtype=np.float64))
@@ -211,7 +211,7 @@ class PictureRow(Undisclosed):
     images: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, label: str, rows: Any, shape: tuple[int, int]) -> PictureRow:
+    def of(cls, label: str, rows: ArrayLike, shape: tuple[int, int]) -> PictureRow:
         """Return the rows of a matrix as pictures, each scaled from its least to its largest value."""
         pixels = np.asarray(rows, dtype=np.float64).reshape(-1, *shape)
         low, high = pixels.min(axis=(1, 2), keepdims=True), pixels.max(axis=(1, 2), keepdims=True)

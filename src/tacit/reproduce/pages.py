@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from textwrap import fill
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from tacit.reproduce.catalogue import Item, Paper, catalogue
 from tacit.reproduce.drawing import curves_svg, pictures_svg
 from tacit.reproduce.outcome import ABOUT_CLAIM, Verdict
 from tacit.reproduce.results import ItemResult
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 QUICK = "A quick run: it shows that the code runs, and its numbers mean nothing."
 VERDICTS = (*get_args(Verdict), *dict.fromkeys(word for word in ABOUT_CLAIM.values() if word != "-"))
@@ -200,7 +203,7 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
 
 
-def _with_code(text: str) -> Any:
+def _with_code(text: str) -> Markup:
     """Return a sentence as HTML; what stands between backticks is code."""
     from markupsafe import Markup, escape
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.privacy.calibration import gaussian_epsilon, gaussian_noise_multiplier
 from tacit.privacy.published import (
@@ -132,7 +132,11 @@ def ermis_batch_clipping(run: ItemRun) -> ItemOutcome:
         per_c2 = steps ** (1 / 3) * times ** (1 / 6) * math.sqrt(math.log(1 / BATCH_DELTA)) / (2 * epsilon * cells)
 
         def holds(
-            c2: float, epsilon: float = epsilon, rate: float = rate, times: Any = times, per_c2: Any = per_c2
+            c2: float,
+            epsilon: float = epsilon,
+            rate: float = rate,
+            times: NDArray[np.float64] = times,
+            per_c2: NDArray[np.float64] = per_c2,
         ) -> bool:
             exponents = 1 / (c2 * per_c2) ** 2
             if exponents.max() > 300:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ def read_yale_mat(path: Path) -> Faces:
     return _upright(stored, (32, 32))
 
 
-def _upright(rows: Any, shape: tuple[int, int]) -> Faces:
+def _upright(rows: NDArray[np.generic], shape: tuple[int, int]) -> Faces:
     X = np.asarray(rows, dtype=np.float64) / 255.0
     return Faces(np.ascontiguousarray(X.reshape(-1, *shape).transpose(0, 2, 1)).reshape(len(X), -1), shape)
 
@@ -49,7 +48,7 @@ def _stored(path: Path) -> NDArray[np.float64]:
         return np.asarray(stored["X"], dtype=np.float64)
 
 
-def _count(rows: int, columns: int) -> Callable[[Any], str]:
+def _count(rows: int, columns: int) -> Callable[[Faces], str]:
     def check(faces: Faces) -> str:
         return "" if faces.X.shape == (rows, columns) else f"{faces.X.shape[0]} pictures of {faces.X.shape[1]} pixels"
 

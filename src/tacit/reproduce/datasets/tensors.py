@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.files import reading
 from tacit.errors import Undisclosed
@@ -78,7 +79,14 @@ class Tags(Undisclosed):
         return np.unique(self.tags[:, :2], axis=0)
 
 
-def _tags_of(users: Any, movies: Any, tags: Any, listed: Any, titles: Any, genres: Any) -> Tags:
+def _tags_of(
+    users: ArrayLike,
+    movies: ArrayLike,
+    tags: Iterable[str],
+    listed: Iterable[int | str],
+    titles: Iterable[str],
+    genres: Iterable[str],
+) -> Tags:
     """Number everything from zero; movies are those that have a tag."""
     user_names, user_places = np.unique(np.asarray(users), return_inverse=True)
     movie_names, movie_places = np.unique(np.asarray(movies), return_inverse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from tacit.data.files import files_under, reading
 from tacit.errors import Undisclosed
 from tacit.reproduce.data import DataFolder, FileLayout, PaperDataSet, data_set
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 CAI = "http://www.cad.zju.edu.cn/home/dengcai/Data/TextData.html"
 UCI = "https://archive.ics.uci.edu/dataset"
@@ -22,7 +25,7 @@ UCI = "https://archive.ics.uci.edu/dataset"
 class Corpus(Undisclosed):
     """Counts of terms (documents x terms, CSR), the terms if they are known, and the class of each document."""
 
-    counts: Any
+    counts: sparse.csr_array
     terms: tuple[str, ...] = ()
     labels: NDArray[np.int64] | None = None
 
@@ -95,7 +98,7 @@ def read_posts(folder: Path) -> Corpus:
     return Corpus(counts, tuple(counter.get_feature_names_out()), labels)
 
 
-def _has(documents: int, terms: int | None = None) -> Callable[[Any], str]:
+def _has(documents: int, terms: int | None = None) -> Callable[[Corpus], str]:
     def check(corpus: Corpus) -> str:
         rows, columns = corpus.counts.shape
         fits = rows == documents and terms in (None, columns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.datasets.digits import Digits
 from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
+
+if TYPE_CHECKING:
+    from tacit import neural
 
 EPSILONS, DELTA = (10.0, 1.0, 0.5), 1e-4
 """The thesis's levels and delta (section 7.3)."""
@@ -60,7 +63,7 @@ def accuracy(data: Digits, epsilon: float, **settings: Any) -> float:
     return float((_fitted(data, epsilon, **settings).predict(data.test) == data.test_labels).mean())
 
 
-def _fitted(data: Digits, epsilon: float, **settings: Any) -> Any:
+def _fitted(data: Digits, epsilon: float, **settings: Any) -> neural.PrivateBayesianClassifier:
     from tacit.neural import PrivateBayesianClassifier
 
     wanted: dict[str, Any] = {"hidden": (), "epsilon": epsilon, "delta": DELTA, "classes": range(10), **settings}

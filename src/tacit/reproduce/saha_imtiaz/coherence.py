@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from tacit.measure import match_topics, top_words, topic_coherence
 from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide, WordList, WordLists
 from tacit.reproduce.saha_imtiaz.setting import ALGORITHM, Case, published, texts
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 PAPER = {
     "guardian": {0.5: 0.4511, 0.6: 0.4529, 0.7: 0.4535, 0.8: 0.4547, 0.9: 0.4543, 0.999: 0.4540, math.inf: 0.4658},
@@ -28,7 +31,7 @@ DIMENSIONS, TOP = 100, 10
 """Length of a word vector, and words per topic. Both are usual; the paper states neither."""
 
 
-def embedding(counts: Any) -> NDArray[np.float64]:
+def embedding(counts: sparse.csr_array) -> NDArray[np.float64]:
     """Return vectors of the terms: the leading eigenvectors of the positive pointwise mutual information of documents.
 
     Word2vec's skip-gram factorises this matrix implicitly (Levy and Goldberg 2014); here it is factorised directly.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from tacit.measure import held_out_error
 from tacit.privacy.published import dwork_roth_noise_multiplier, saha_epsilon
 from tacit.reproduce.catalogue import ItemRun
 from tacit.reproduce.datasets.texts import HEADLINES_EACH, Corpus, Headlines
+
+if TYPE_CHECKING:
+    pass
 
 DELTA = 1e-5
 """Page 7."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -10,10 +10,13 @@ from scipy.sparse import csr_array
 from tacit.reproduce.catalogue import ItemRun
 from tacit.reproduce.datasets.texts import Corpus
 
+if TYPE_CHECKING:
+    from scipy import sparse
+
 CORPORA = {"20newsgroups": "20NG", "enron": "Enron", "reuters": "Reuters"}
 
 
-def weighted(run: ItemRun, name: str, terms: int | None = None) -> tuple[Any, Any]:
+def weighted(run: ItemRun, name: str, terms: int | None = None) -> tuple[sparse.csr_array, sparse.csr_array]:
     """Return the TF-IDF of a corpus over its most frequent terms, and the counts; without empty documents and stemming."""
     from sklearn.feature_extraction.text import TfidfTransformer
 
@@ -28,7 +31,7 @@ def weighted(run: ItemRun, name: str, terms: int | None = None) -> tuple[Any, An
     return TfidfTransformer().fit_transform(counts).tocsr(), counts
 
 
-def rating_matrix(run: ItemRun) -> Any:
+def rating_matrix(run: ItemRun) -> sparse.csr_array:
     """Return users x movies of MovieLens 1M."""
     rated = run.data["movielens-1m"]
     X = csr_array((rated.ratings, (rated.users, rated.items)), shape=rated.shape)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +33,16 @@ AS_GOOD = 1.001
 MEASURES = ("error / nnsvd", "coherence (c_npmi)", "perplexity / nnsvd")
 
 
-def joint(parts: list[Any], init: str, rank: int, sweeps: int, seed: int) -> NDArray[np.float64]:
+def joint(parts: list[sparse.csr_array], init: str, rank: int, sweeps: int, seed: int) -> NDArray[np.float64]:
     """Return the dictionary of a joint fit of all parties."""
     models = [NMF(rank, init=init, max_iter=sweeps, tol=0, random_state=seed) for _ in parts]
     outcomes = run_together([model._program(part) for model, part in zip(models, parts, strict=True)], Clear())
     return np.asarray(outcomes[0].public["T"])
 
 
-def best_of(parts: list[Any], rows: Any, rank: int, sweeps: int, seed: int) -> NDArray[np.float64]:
+def best_of(
+    parts: list[sparse.csr_array], rows: sparse.csr_array, rank: int, sweeps: int, seed: int
+) -> NDArray[np.float64]:
     """Return the best of the parties' own dictionaries, by the error on all rows."""
     settings = NMFSettings(max_iter=sweeps, tol=0)
     # with 30 parties, the first ten stand for all: the best of ten differs little from the best of thirty
@@ -50,12 +51,12 @@ def best_of(parts: list[Any], rows: Any, rank: int, sweeps: int, seed: int) -> N
     return min(own, key=lambda T: error(rows, T))
 
 
-def error(rows: Any, T: NDArray[np.float64]) -> float:
+def error(rows: sparse.csr_array, T: NDArray[np.float64]) -> float:
     """Return the Frobenius error at the best weights."""
     return float(np.sqrt(2 * rows.shape[0] * reconstruction_error(rows, solve_rows(rows, T), T)))
 
 
-def perplexity(counts: Any, rows: Any, T: NDArray[np.float64]) -> float:
+def perplexity(counts: sparse.csr_array, rows: sparse.csr_array, T: NDArray[np.float64]) -> float:
     """Return the exponential of the mean negative log-likelihood of held-out words, under WT scaled to sum to 1 per row."""
     W, words, logs = solve_rows(rows, T), 0.0, 0.0
     floor = 1e-2 / T.shape[1]  # a hundredth of the mass is uniform, so that unseen words have a probability
