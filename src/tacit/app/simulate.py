@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Losses at which the error is simulated, besides the one that was chosen."""
@@ -166,7 +167,7 @@ def _table(spec: dict[str, Any], epsilons: list[float], say: Callable[[str], Non
     }
 
 
-def _histograms(frame: Any, columns: Any, shown: list[str], pairs: list[tuple[str, str]]) -> list[Any]:
+def _histograms(frame: Any, columns: Any, shown: list[str], pairs: list[tuple[str, str]]) -> list[NDArray[np.float64]]:
     sizes = {name: min(columns[name].n_cells, BINS) for name in shown}
     codes = {
         name: columns[name].cells(frame[name].to_numpy(), name) * sizes[name] // columns[name].n_cells for name in shown
@@ -176,7 +177,7 @@ def _histograms(frame: Any, columns: Any, shown: list[str], pairs: list[tuple[st
     return [one / max(one.sum(), 1) for one in (*single, *double)]
 
 
-def _distance(released: list[Any], truth: list[Any]) -> float:
+def _distance(released: list[NDArray[np.float64]], truth: list[NDArray[np.float64]]) -> float:
     return float(np.mean([np.abs(a - b).sum() / 2 for a, b in zip(released, truth, strict=True)]))
 
 
@@ -234,7 +235,7 @@ def _components(spec: dict[str, Any], epsilons: list[float], say: Callable[[str]
     }
 
 
-def _unexplained(X: Any, components: Any) -> float:
+def _unexplained(X: Any, components: NDArray[np.floating]) -> float:
     return 1 - float(np.sum((X @ components.T) ** 2) / np.sum(X**2))
 
 

@@ -14,7 +14,6 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from tacit.app.files import leads_outside, read_json, write_json, write_private
 
@@ -61,13 +60,13 @@ def main(folder: Path) -> None:
     wanted = {"cancel": False}
     child: list[subprocess.Popen[bytes]] = []
 
-    def cancel(*_: Any) -> None:
+    def cancel(*_: object) -> None:
         wanted["cancel"] = True
         if child:
             child[0].send_signal(signal.SIGINT)
             signal.alarm(GRACE_SECONDS)
 
-    def kill(*_: Any) -> None:
+    def kill(*_: object) -> None:
         if child:
             child[0].kill()
 

@@ -16,6 +16,8 @@ from tacit.errors import InvalidInputError, parameter, words
 if TYPE_CHECKING:
     import polars as pl
 
+    from tacit.estimators.saved import SavedModel
+
 MODEL = typer.Argument(help="A model file, or a folder that `tacit fit` wrote.")
 TABLE = typer.Argument(help="A table of numbers with the columns of the fit: csv, tsv, parquet.")
 OUTPUT = typer.Option(..., "--output", "-o", help="File to write: csv or parquet, one row per row of DATA.")
@@ -112,7 +114,7 @@ def check_written(output: Path, *, overwrite: bool) -> None:
     check_output_file(output, overwrite=overwrite)
 
 
-def loaded(model: Path, method: str, instead: str) -> Any:
+def loaded(model: Path, method: str, instead: str) -> SavedModel:
     """Return the model in a file, or the only model in the folder of a fit; it must have the method."""
     from tacit.estimators.registry import load
 
@@ -130,7 +132,7 @@ def loaded(model: Path, method: str, instead: str) -> Any:
     return fitted
 
 
-def _check_width(fitted: Any, rows: Any) -> None:
+def _check_width(fitted: SavedModel, rows: Any) -> None:
     """Raise unless the rows have as many columns as those of the fit."""
     expected = getattr(fitted, "n_features_in_", rows.shape[1])
     if rows.shape[1] != expected:

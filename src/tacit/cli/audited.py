@@ -11,6 +11,7 @@ from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 
 if TYPE_CHECKING:
     from tacit.cli.read import ChosenColumns
+    from tacit.estimators.base import Estimator
 
 IRRELEVANT = frozenset(
     {"output", "overwrite", "report", "as_json", "ledger", "dataset", "held_out", "length", "frontier", "seed"}
@@ -50,7 +51,7 @@ class Options(Mapping[str, Any]):
 class Audited(Undisclosed):
     """An estimator that is not fitted, its data, and the file that they are from."""
 
-    estimator: Any
+    estimator: Estimator
     data: Any
     file: Path = Path()
 

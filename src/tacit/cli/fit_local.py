@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from tacit.cli import options
 from tacit.cli.budget import account
 from tacit.cli.output import progress, show_fit
 from tacit.errors import InvalidInputError, words
+
+if TYPE_CHECKING:
+    pass
 
 DATA = typer.Argument(help="Counts: a matrix (npz, mtx, npy, csv, parquet), or an npy array of any order.")
 VIEW = typer.Option([], "--view", help="Noisy counts of another site (its model/view.npz); repeat it.")

@@ -24,6 +24,7 @@ from tacit.cli.read import (
 from tacit.errors import InvalidInputError, words
 
 if TYPE_CHECKING:
+    from tacit.estimators.base import Estimator
     from tacit.report.result import FitResult
 
 DATA = typer.Argument(
@@ -115,7 +116,7 @@ def recommend(
         settings |= parts.spending(ledger, dataset, private=True)
         if features is not None:
             settings["features"] = read_item_features(catalogue, columns, features, implicit=implicit)
-        model: Any
+        model: Estimator
         if implicit:
             model = PrivateImplicitRecommender(weighting=weighting, **settings)
         else:
@@ -135,12 +136,12 @@ def recommend(
     with ResultFolder(output, overwrite=overwrite, data=data), progress(6, quiet=as_json) as advance:
         advance("reading the interactions" if implicit else "reading the ratings")
         spending = account(ledger, dataset, data, private=private)
-        items = None if catalogue is None else read_catalogue(catalogue, columns, implicit=implicit)
-        frame = read_ratings_file(data, columns, items, implicit=implicit)
+        listed = None if catalogue is None else read_catalogue(catalogue, columns, implicit=implicit)
+        frame = read_ratings_file(data, columns, listed, implicit=implicit)
         common: dict[str, Any] = {
             "epsilon": epsilon,
             "delta": delta,
-            "catalogue": None if items is None else items.to_list(),
+            "catalogue": None if listed is None else listed.to_list(),
             "features": None,
             "held_out": held_out,
             "frontier": frontier,

@@ -143,7 +143,12 @@ def pcr(
 
 
 def _bounds(
-    epsilon: float | None, row_norm: float | None, feature_range: str | None, names: Any, *, unit_rows: bool
+    epsilon: float | None,
+    row_norm: float | None,
+    feature_range: str | None,
+    names: tuple[str, ...] | None,
+    *,
+    unit_rows: bool,
 ) -> dict[str, Any]:
     """Return the public bounds of a private fit, or refuse one without."""
     if epsilon is not None and row_norm is None and feature_range is None and not unit_rows:

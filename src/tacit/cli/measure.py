@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
@@ -13,6 +13,9 @@ from tacit.cli.output import print_json, print_table, progress
 from tacit.cli.read import prepare, read_table
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.validation import check_choice
+
+if TYPE_CHECKING:
+    from tacit.estimators.base import Estimator
 
 
 def ksdp(
@@ -66,7 +69,7 @@ def ksdp(
     typer.echo(f"Report: {output / 'report.html'}")
 
 
-def _estimator(model: str, rank: int, reveal: bool, seed: int) -> Any:
+def _estimator(model: str, rank: int, reveal: bool, seed: int) -> Estimator:
     from tacit.factor import NMF, PCA, SVD
 
     check_choice(model, "--model", ("nmf", "svd", "pca"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,6 +14,9 @@ from tacit.cli.parties_relations import outline
 from tacit.cli.parties_settings import feature_names, schema_columns, settings_of
 from tacit.cli.parties_simulate import simulate
 from tacit.errors import InvalidInputError, parameter
+
+if TYPE_CHECKING:
+    from tacit.parties import Party
 
 app = typer.Typer(help="Fit one model among several organisations; nobody's records leave them.", no_args_is_help=True)
 
@@ -118,7 +121,7 @@ def seal(job: Path = JOB) -> None:
     typer.echo(reseal(job).digest)
 
 
-def _party(text: str) -> Any:
+def _party(text: str) -> Party:
     from tacit.parties import Party
 
     name, equals, rest = text.partition("=")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,9 +18,11 @@ from tacit.cli.parties_consent import RunsOfIdentity, confirm, ended_by_sigterm,
 from tacit.cli.parties_relations import read_records
 
 if TYPE_CHECKING:
+    from tacit.estimators.base import Estimator
     from tacit.parties.job import Job
     from tacit.parties.join import Part
     from tacit.parties.link import Traffic
+    from tacit.parties.models import PartyData
     from tacit.report.party import PartyResult
 
 JOB = typer.Argument(help="The job file that all parties hold.")
@@ -186,7 +188,7 @@ def _shown(kind: str, party: str) -> Iterator[_Progress]:
         yield _Progress(lambda number, traffic: None, lambda text: None)
 
 
-def _result(part: Part, job: Job, records: Any, party: str) -> PartyResult:
+def _result(part: Part, job: Job, records: PartyData, party: str) -> PartyResult:
     from tacit.report.party import PartyResult
 
     return PartyResult(
@@ -204,7 +206,7 @@ def _result(part: Part, job: Job, records: Any, party: str) -> PartyResult:
     )
 
 
-def _fraction(given: float | None, job: Job, estimator: Any) -> float:
+def _fraction(given: float | None, job: Job, estimator: Estimator) -> float:
     """Return the fraction to hold out: what was given, or a tenth where the model's units can be held out."""
     from tacit.data.split import check_fraction
     from tacit.estimators.registry import JOBS, RECORDS, RELATIONS
@@ -214,7 +216,7 @@ def _fraction(given: float | None, job: Job, estimator: Any) -> float:
     return 0.0 if JOBS[job.model].data in (RELATIONS, RECORDS) or getattr(estimator, "unit", "row") == "cell" else 0.1
 
 
-def _show_own(job: Job, estimator: Any, records: Any, fraction: float, *, as_json: bool) -> None:
+def _show_own(job: Job, estimator: Estimator, records: PartyData, fraction: float, *, as_json: bool) -> None:
     """Fit this party's records alone, and print the error on held-out ones: what joining would have to beat."""
     from tacit.cli.output import print_json
     from tacit.data.split import new_key

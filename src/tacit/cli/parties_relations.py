@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -94,14 +94,14 @@ def read_site(path: Path, job: Job, party: str) -> PartyData:
     return PartyData(site_of(job.features, party, description.relations, description.names))
 
 
-def _agrees(stated: Any, given: Any) -> bool:
+def _agrees(stated: object, given: object) -> bool:
     """Whether a party's setting is that of the job; it may leave out ranks of letters that only others use."""
     if isinstance(stated, Mapping) and isinstance(given, Mapping):
         return all(stated.get(letter) == rank for letter, rank in given.items())
     return bool(stated == given)
 
 
-def read_records(data: Path, job: Job, party: str) -> Any:
+def read_records(data: Path, job: Job, party: str) -> PartyData:
     """Return a party's records, or relations, as the data of a job."""
     from tacit.estimators.registry import JOBS, RELATIONS
     from tacit.parties.models import read_party_data

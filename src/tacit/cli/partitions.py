@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from tacit.cli.budget import account
 from tacit.cli.output import progress, show_fit
 from tacit.errors import InvalidInputError, words
+
+if TYPE_CHECKING:
+    from tacit.estimators.base import Estimator
 
 SCHEDULER = typer.Option(None, help="For data in partitions: the address of a Dask scheduler, as in tcp://host:8786.")
 WORKERS = typer.Option(
@@ -85,7 +88,15 @@ class Partitioned:
         return account(ledger, dataset, self.data, private=private)
 
     def fit(
-        self, estimator: Any, name: str, output: Path, *, overwrite: bool, as_json: bool, stages: int, **settings: Any
+        self,
+        estimator: Estimator,
+        name: str,
+        output: Path,
+        *,
+        overwrite: bool,
+        as_json: bool,
+        stages: int,
+        **settings: Any,
     ) -> None:
         """Fit, write the folder and show the result; a list of stages is not known in advance without privacy."""
         from tacit.cluster import end_checkpoint

@@ -17,6 +17,8 @@ from tacit.cli.read import read_table
 from tacit.errors import InvalidInputError, parameter, words
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from tacit.data.schema import ColumnSpec, TableSchema
 
 TABLE = typer.Argument(help="The table: csv, csv.gz, tsv or parquet, with names of columns.")
@@ -259,7 +261,7 @@ def _own_options(method: str, **given: Any) -> dict[str, Any]:
     )  # the clusters of hide-membership need a seed, because --hide uses their numbers
 
 
-def _with_text(frame: Any, table: Path, names: Sequence[str]) -> Any:
+def _with_text(frame: pl.DataFrame, table: Path, names: Sequence[str]) -> pl.DataFrame:
     """Return the frame with these columns as text if numbers would change their spelling: 01234 is not 1234."""
     if not names:
         return frame
@@ -267,7 +269,7 @@ def _with_text(frame: Any, table: Path, names: Sequence[str]) -> Any:
     return frame.with_columns(cells for cells in text if not frame[cells.name].cast(cells.dtype).equals(cells))
 
 
-def _write(released: Any, output: Path) -> None:
+def _write(released: pl.DataFrame, output: Path) -> None:
     """Write another file and rename it, so that a crash does not leave a part of a release that has cost a budget."""
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_name(output.name + ".partial")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,9 @@ from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 from tacit.validation import check_choice
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
+    from numpy.typing import ArrayLike, NDArray
 
     from tacit.data.texts import TermCounts
     from tacit.privacy.vocabulary import PaidVocabulary
@@ -87,7 +89,7 @@ class Prepared(Undisclosed):
     """
 
     X: Any
-    names: Any
+    names: tuple[str, ...] | None
     shape: tuple[int, int] | None
     counts: Any
     assumptions: tuple[str, ...]
@@ -276,7 +278,9 @@ def read_table(path: Path, *, as_text: bool = False) -> pl.DataFrame:
 NAMES = ("user", "item", "rating")
 
 
-def read_ratings_file(path: Path, columns: str, catalogue: Any = None, *, implicit: bool = False) -> Any:
+def read_ratings_file(
+    path: Path, columns: str, catalogue: pl.Series | None = None, *, implicit: bool = False
+) -> pl.DataFrame:
     """Return a polars frame with the columns user, item and rating; `columns` names them in the file, in this order.
 
     With a catalogue, the items have the type of its ids, which does not depend on the other items of the file. Users are text:
@@ -303,7 +307,7 @@ def read_ratings_file(path: Path, columns: str, catalogue: Any = None, *, implic
     return frame if catalogue is None else frame.with_columns(as_type_of(frame["item"], catalogue))
 
 
-def read_budgets(path: Path, columns: str, name: str) -> dict[Any, float]:
+def read_budgets(path: Path, columns: str, name: str) -> dict[Hashable, float]:
     """Return each user's own epsilon from a column of the ratings' file: the same in all rows of a user."""
     import polars
 
@@ -343,7 +347,7 @@ ROWS_PER_GROUP = 10_000
 """Rows that are read together: at most a few groups have a user."""
 
 
-def write_histories(frame: Any, folder: Path) -> None:
+def write_histories(frame: pl.DataFrame, folder: Path) -> None:
     """Write what was read, sorted by user, into the folder of a fit; only the owner of the folder can read it."""
     import polars
 
@@ -354,7 +358,7 @@ def write_histories(frame: Any, folder: Path) -> None:
     by_user.write_parquet(path, row_group_size=ROWS_PER_GROUP, statistics=True)
 
 
-def read_history(folder: Path, user: str) -> Any:
+def read_history(folder: Path, user: str) -> pl.DataFrame | None:
     """Return the rows of one user, as `read_ratings_file` returns them; None if the folder has no copy of the ratings."""
     import polars
 
@@ -364,7 +368,7 @@ def read_history(folder: Path, user: str) -> Any:
     return polars.scan_parquet(path).filter(polars.col("user") == user).collect()
 
 
-def read_item_features(path: Path, columns: str, names: str, *, implicit: bool = False) -> Any:
+def read_item_features(path: Path, columns: str, names: str, *, implicit: bool = False) -> NDArray[np.float64]:
     """Return the features of the catalogue's items that the columns `names` of its table give, in the catalogue's order."""
     from tacit.data import item_features
     from tacit.data.files import read_frame
@@ -401,7 +405,7 @@ def read_item_names(path: Path, columns: str, shown: str, *, implicit: bool = Fa
     return {str(key): str(name) for key, name in zip(frame[item], frame[shown], strict=True) if name is not None}
 
 
-def read_catalogue(path: Path, columns: str, *, implicit: bool = False) -> Any:
+def read_catalogue(path: Path, columns: str, *, implicit: bool = False) -> pl.Series:
     """Return all items as a polars series: the column of items (or the only column) of a table, or the lines of a file."""
     import polars
 
@@ -425,7 +429,7 @@ def read_catalogue(path: Path, columns: str, *, implicit: bool = False) -> Any:
     return frame[column].drop_nulls().unique(maintain_order=True).alias("item")
 
 
-def _item_column(frame: Any, name: str) -> str:
+def _item_column(frame: pl.DataFrame, name: str) -> str:
     """Return the column of items of a catalogue: called as in the data, or `item`, or the only one."""
     if name in frame.columns:
         return name
@@ -434,14 +438,14 @@ def _item_column(frame: Any, name: str) -> str:
     return "item" if "item" in frame.columns else name
 
 
-def as_type_of(items: Any, ids: Any) -> Any:
+def as_type_of(items: pl.Series, ids: pl.Series) -> pl.Series:
     """Return a polars series of items with the type of `ids`: whole numbers, or text."""
     from tacit.data.files import as_item_type
 
     return items if items.dtype == ids.dtype else as_item_type(items, item_type_of(ids))
 
 
-def item_type_of(ids: Any) -> str:
+def item_type_of(ids: pl.Series) -> str:
     """Return what the ids of a catalogue are, as `as_item_type` calls it; a private fit refuses other ids later."""
     return "integer" if ids.dtype.is_integer() else "text"
 
@@ -516,12 +520,12 @@ def labels_among(y: Any, classes: Any) -> Any:
     return classes[codes]
 
 
-def feature_range_of(given: str, names: tuple[str, ...] | None) -> tuple[Any, Any]:
+def feature_range_of(given: str, names: tuple[str, ...] | None) -> tuple[ArrayLike, ArrayLike]:
     """Return the range that --feature-range names: LOW:HIGH for all columns, or a file with one line per column."""
     return read_ranges(Path(given), names) if Path(given).exists() else range_of(given, "--feature-range")
 
 
-def read_ranges(path: Path, names: tuple[str, ...] | None) -> tuple[Any, Any]:
+def read_ranges(path: Path, names: tuple[str, ...] | None) -> tuple[ArrayLike, ArrayLike]:
     """Read a table with the columns name, low and high: the public range of every column of the data."""
     from tacit.data.files import read_frame
 

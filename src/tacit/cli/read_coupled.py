@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,10 @@ from tacit.data.files import existing_file, read_frame, reading
 from tacit.errors import InvalidInputError, Undisclosed, kind_of, parameter, words
 
 if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+    from numpy.typing import NDArray
+
     from tacit.factor import Relation
 
 RELATION_KEYS = {"name", "file", "columns", "einsum", "factors", "observed", "divergence", "dispersion"}
@@ -42,7 +47,7 @@ class Description(Undisclosed):
     relations: list[Relation]
     names: dict[str, list[str]]
     given: frozenset[str]
-    ranks: Any
+    ranks: int | Mapping[str, int]
     model: dict[str, Any]
     private: dict[str, Any]
     held_out: float
@@ -89,7 +94,7 @@ class _Opened(Undisclosed):
 
     entry: dict[str, Any]
     data: Any
-    ids: list[Any] | None
+    ids: list[pl.Series] | None
 
     def owner(self, axis: int) -> str | None:
         """Return the factor whose rows are the entities of an axis; None if there is no single one."""
@@ -143,7 +148,7 @@ def _list_of_cells(entry: dict[str, Any], file: Path) -> _Opened:
     return _Opened(entry, values, [frame[column] for column in columns[:order]])
 
 
-def _numbers(column: Any, file: Path) -> Any:
+def _numbers(column: pl.Series, file: Path) -> NDArray[np.float64]:
     """Return a column of values as numbers; an empty cell becomes NaN, which `Relation` refuses."""
     import polars
 

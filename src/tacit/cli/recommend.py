@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from tacit.cli.output import print_json, print_table
 from tacit.cli.read import as_type_of, read_history, read_item_names, read_ratings_file
 from tacit.errors import InvalidInputError, parameter, words
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MODEL = typer.Argument(help="A model file, or a folder that `tacit fit recommend` wrote.")
 RATINGS = typer.Option(None, help="A file with the user's own history (columns item and rating, or item[,weight]).")
@@ -105,8 +108,14 @@ def _files(
 
 
 def _own_history(
-    ratings: Path | None, user: str | None, data: Path | None, columns: str, known: Any, *, implicit: bool
-) -> tuple[Any, Any]:
+    ratings: Path | None,
+    user: str | None,
+    data: Path | None,
+    columns: str,
+    known: pl.DataFrame | None,
+    *,
+    implicit: bool,
+) -> tuple[pl.Series, pl.Series | None]:
     """Return a user's items, and the ratings or weights; None where there are no weights."""
     value = "weight" if implicit else "rating"
     if ratings is not None:

@@ -16,6 +16,7 @@ from tacit.errors import InvalidInputError, words
 
 if TYPE_CHECKING:
     from tacit.reproduce.catalogue import Item, ItemRun
+    from tacit.reproduce.data import DataFolder
     from tacit.reproduce.results import ItemResult
 
 
@@ -89,7 +90,7 @@ def reproduce(
             raise result.error
 
 
-def show_catalogue(items: Sequence[Item], folder: Any, *, as_json: bool) -> None:
+def show_catalogue(items: Sequence[Item], folder: DataFolder, *, as_json: bool) -> None:
     """List the items, with the time and the data that they need."""
     listed = [
         {

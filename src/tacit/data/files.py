@@ -196,7 +196,7 @@ def scan_frame(path: str | Path, rows: int, *, text: Sequence[str] = ()) -> Iter
             yield scanned.head(0).collect()
 
 
-def as_item_type(items: Any, kind: str) -> Any:
+def as_item_type(items: pl.Series, kind: str) -> pl.Series:
     """Return a polars series of items as whole numbers ("integer") or as text ("text"), as those of a catalogue are."""
     import polars as pl
 
@@ -232,7 +232,7 @@ def read_columns(path: str | Path) -> dict[str, str]:
     return {name: _kind(dtype) for name, dtype in stated.items()}
 
 
-def _kind(dtype: Any) -> str:
+def _kind(dtype: pl.DataType) -> str:
     for kind, is_of_kind in (("integer", dtype.is_integer()), ("number", dtype.is_numeric())):
         if is_of_kind:
             return kind
@@ -251,7 +251,7 @@ def _looks_like_a_record(header: list[str]) -> bool:
     return bool(numbers) and (numbers not in counts or len(numbers) == 1 < len(cells))
 
 
-def as_frame(X: Any) -> nw.DataFrame[Any] | None:
+def as_frame(X: object) -> nw.DataFrame[Any] | None:
     """Return the data as a narwhals data frame; None if it is not a data frame."""
     from narwhals.dependencies import is_into_dataframe
 

@@ -87,14 +87,14 @@ class ColumnSpec(ABC):
         return np.ones(self.n_cells)
 
     @abstractmethod
-    def cells(self, column: NDArray[Any], name: str) -> NDArray[np.intp]:
+    def cells(self, column: NDArray[np.generic], name: str) -> NDArray[np.intp]:
         """Return the cell of each value; raise, naming the column and no value, where one is not of this kind."""
 
     @abstractmethod
-    def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[Any]:
+    def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[np.generic]:
         """Return a value for each of these cells; `within`, in [0, 1), says where in its cell a number lies."""
 
-    def numbers(self, column: NDArray[Any], name: str) -> NDArray[np.float64] | None:
+    def numbers(self, column: NDArray[np.generic], name: str) -> NDArray[np.float64] | None:
         """Return the values as numbers, NaN where missing, raising as `cells` does; None where the kind is not a quantity."""
         return None
 
@@ -141,7 +141,7 @@ class Quantity(ColumnSpec):
         """Lengths of the cells."""
         return np.append(np.maximum(np.diff(self._edges), 1e-300), [1.0] * self.missing)
 
-    def cells(self, column: NDArray[Any], name: str) -> NDArray[np.intp]:
+    def cells(self, column: NDArray[np.generic], name: str) -> NDArray[np.intp]:
         """Return cells of the grid; values beyond a bound count as at the bound."""
         read = self.numbers(column, name)
         assert read is not None
@@ -203,12 +203,12 @@ class NumberColumn(Quantity):
         """The last decimal."""
         return None if self.decimals is None else 10.0**-self.decimals
 
-    def numbers(self, column: NDArray[Any], name: str) -> NDArray[np.float64]:
+    def numbers(self, column: NDArray[np.generic], name: str) -> NDArray[np.float64]:
         """Return the cells as numbers."""
         read = _finite_numbers(column, name, missing=self.missing)
         return read if self.decimals is None else np.round(read, self.decimals)
 
-    def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[Any]:
+    def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[np.generic]:
         """Return floats."""
         positions = self.positions(cells, within)
         return positions if self.decimals is None else np.round(positions, self.decimals)
@@ -247,7 +247,7 @@ class IntegerColumn(Quantity):
         """Always 1."""
         return 1.0
 
-    def numbers(self, column: NDArray[Any], name: str) -> NDArray[np.float64]:
+    def numbers(self, column: NDArray[np.generic], name: str) -> NDArray[np.float64]:
         """Return the cells as integral floats."""
         read = _finite_numbers(column, name, missing=self.missing)
         if (read[~np.isnan(read)] % 1 != 0).any():
@@ -258,7 +258,7 @@ class IntegerColumn(Quantity):
             )
         return read
 
-    def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[Any]:
+    def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[np.generic]:
         """Return integers; floats, with NaN for missing values, if there may be any."""
         positions = self.positions(cells, within)
         return positions if self.missing else positions.astype(np.int64)
@@ -305,7 +305,7 @@ class DateColumn(Quantity):
         low, high = np.array([self.low, self.high], dtype="datetime64[D]").astype(np.int64).tolist()
         return low, high
 
-    def numbers(self, column: NDArray[Any], name: str) -> NDArray[np.float64]:
+    def numbers(self, column: NDArray[np.generic], name: str) -> NDArray[np.float64]:
         """Return the cells as days since 1970."""
         cells = column if column.dtype.kind == "M" else np.array([_date_text(cell) for cell in column.tolist()])
         try:
@@ -321,7 +321,7 @@ class DateColumn(Quantity):
             )
         return read
 
-    def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[Any]:
+    def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[np.generic]:
         """Return dates."""
         positions = self.positions(cells, within)
         days = np.where(np.isnan(positions), 0, positions).astype(np.int64).astype("datetime64[D]")
@@ -371,7 +371,7 @@ class CategoryColumn(ColumnSpec):
         """As declared."""
         return self.ordered
 
-    def cells(self, column: NDArray[Any], name: str) -> NDArray[np.intp]:
+    def cells(self, column: NDArray[np.generic], name: str) -> NDArray[np.intp]:
         """Return the place of each value's category."""
         known: dict[Any, int] = {value: place for place, value in enumerate(self.categories)}
         unknown = -1 if self.other is None else known[self.other]
@@ -386,11 +386,11 @@ class CategoryColumn(ColumnSpec):
             )
         return codes
 
-    def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[Any]:
+    def values(self, cells: NDArray[np.intp], within: NDArray[np.float64]) -> NDArray[np.generic]:
         """Return categories as the schema spells them."""
         return np.array(self.categories)[cells]
 
-    def _cells(self, column: NDArray[Any], name: str) -> list[Any]:
+    def _cells(self, column: NDArray[np.generic], name: str) -> list[Any]:
         """Return cells that can be compared with the categories; a cell that cannot be read is None."""
         text = _text_cells(column)
         first = self.categories[0]
@@ -693,7 +693,7 @@ def grid(low: float, high: float, step: float | None) -> NDArray[np.float64]:
     return np.unique(edges)
 
 
-def _finite_numbers(column: NDArray[Any], name: str, *, missing: bool = False) -> NDArray[np.float64]:
+def _finite_numbers(column: NDArray[np.generic], name: str, *, missing: bool = False) -> NDArray[np.float64]:
     """Return cells as finite numbers, each read by itself; NaN for missing ones, if there may be any."""
     wrong = InvalidInputError(
         f"finite numbers in the column {name} (no text, {'' if missing else 'no missing cell, '}no infinity)",
@@ -719,12 +719,12 @@ def _finite_numbers(column: NDArray[Any], name: str, *, missing: bool = False) -
     return read
 
 
-def _date_text(cell: Any) -> str:
+def _date_text(cell: object) -> str:
     """Return the day of a cell as text; "NaT" for a missing one."""
     return "NaT" if _is_missing(cell) or cell == "" or str(cell) == "NaT" else str(cell)[:10]
 
 
-def _text_cells(column: NDArray[Any]) -> list[str] | None:
+def _text_cells(column: NDArray[np.generic]) -> list[str] | None:
     """Return cells of text, with "" for missing ones; None for a column that holds something else."""
     if column.dtype.kind in "UT":
         return [str(cell) for cell in column.tolist()]
@@ -736,7 +736,7 @@ def _text_cells(column: NDArray[Any]) -> list[str] | None:
     return [cell if isinstance(cell, str) else "" for cell in cells]
 
 
-def _is_missing(cell: Any) -> bool:
+def _is_missing(cell: object) -> bool:
     return cell is None or (isinstance(cell, float) and math.isnan(cell)) or type(cell).__name__ == "NAType"
 
 
@@ -762,7 +762,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
@@ -778,7 +778,7 @@ FEWEST_ROWS = 20
 """In tables with fewer rows, different values in all rows do not suggest an identifier. Set by hand."""
 
 
-def looks_like_identifier(name: str, cells: NDArray[Any]) -> bool:
+def looks_like_identifier(name: str, cells: NDArray[np.generic]) -> bool:
     """Return whether a column looks like an identifier: by its name, or because all rows have different integers or texts.
 
     Examples

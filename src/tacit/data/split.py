@@ -234,7 +234,7 @@ def _rows(X: Any, y: Any) -> Iterator[bytes]:
     return (_joined(row, _id_bytes(label)) for row, label in zip(contents, _values(y), strict=True))
 
 
-def _dense_rows(X: NDArray[Any]) -> Iterator[bytes]:
+def _dense_rows(X: NDArray[np.generic]) -> Iterator[bytes]:
     for row in X:
         try:
             numbers = np.asarray(row, np.float64)
@@ -257,7 +257,7 @@ def _values(given: Any) -> list[Any]:
     return listed
 
 
-def _id_bytes(value: Any) -> bytes:
+def _id_bytes(value: object) -> bytes:
     # one fractional or textual id changes the type of a whole column: 7, 7.0 and "7" must stay the same id
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
     return str(whole).encode("utf-8", "surrogatepass")

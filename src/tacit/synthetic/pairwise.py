@@ -54,7 +54,7 @@ def _compiled(loop: Loop) -> Loop:
 
 
 @_compiled
-def _count(codes: Codes, counts: NDArray[Any]) -> None:
+def _count(codes: Codes, counts: NDArray[np.generic]) -> None:
     for row in range(codes.shape[0]):
         for i in range(codes.shape[1]):
             for j in range(i + 1, codes.shape[1]):
@@ -62,7 +62,9 @@ def _count(codes: Codes, counts: NDArray[Any]) -> None:
 
 
 @_compiled
-def _count_triples(codes: Codes, edges: Codes, coarse: Codes, numbers: Codes, hubs: Codes, counts: Any) -> None:
+def _count_triples(
+    codes: Codes, edges: Codes, coarse: Codes, numbers: Codes, hubs: Codes, counts: NDArray[np.generic]
+) -> None:
     for row in range(codes.shape[0]):
         for hub in range(len(hubs)):
             value = codes[row, hubs[hub]] - edges[hubs[hub]]
@@ -72,7 +74,7 @@ def _count_triples(codes: Codes, edges: Codes, coarse: Codes, numbers: Codes, hu
                     counts[hub, value, here, coarse[codes[row, numbers[two]]]] += 1
 
 
-def pair_counts(codes: NDArray[Any], size: int) -> NDArray[np.float64]:
+def pair_counts(codes: NDArray[np.integer], size: int) -> NDArray[np.float64]:
     """Return how many rows have each pair of bins, above the diagonal; bins of all columns are numbered in one sequence."""
     counts = np.zeros((size, size))
     _count(np.ascontiguousarray(codes, dtype=np.int32), counts)
@@ -80,7 +82,7 @@ def pair_counts(codes: NDArray[Any], size: int) -> NDArray[np.float64]:
 
 
 def triple_counts(
-    codes: NDArray[Any], edges: NDArray[Any], coarse: NDArray[np.int32], triples: Triples
+    codes: NDArray[np.integer], edges: NDArray[np.integer], coarse: NDArray[np.int32], triples: Triples
 ) -> NDArray[np.float64]:
     """Return how many rows have each class of a hub with each pair of coarse bins: an array of (hub, class, bin, bin)."""
     size, hubs = int(coarse.max()) + 1, np.array(triples.hubs, dtype=np.int32)

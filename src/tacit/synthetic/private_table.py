@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from tacit.channel import Plan
+from tacit.channel import Plan, Split, Step
 from tacit.data.files import as_frame
 from tacit.data.schema import CategoryColumn, ColumnSpec, TableSchema, column_from_dict, looks_like_identifier
 from tacit.errors import InvalidInputError, kind_of, listed, parameter, words
@@ -23,6 +23,9 @@ from tacit.synthetic.pairwise import PairwiseModel, chains_of
 from tacit.synthetic.rules import Rules, comparable
 from tacit.synthetic.triples import Triples
 from tacit.validation import check_count, check_seed
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 
 class PrivateTable(PrivateFit):
@@ -291,7 +294,7 @@ class PrivateTable(PrivateFit):
         # the first rows of each unit, in its own order: which ones depends on this unit alone
         return np.flatnonzero(rank < most), int(owner.max()) + 1
 
-    def _plan(self, steps: Any, choices: Any = ()) -> Plan | None:
+    def _plan(self, steps: int | Split | Iterable[Step], choices: Iterable[float] = ()) -> Plan | None:
         plan = super()._plan(steps, choices)
         return plan if plan is None or self.unit_column is None else replace(plan, unit="user")
 
@@ -309,7 +312,7 @@ class PrivateTable(PrivateFit):
             )
         return list(columns).index(name)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
         return tags

@@ -14,7 +14,7 @@ from tacit.data.schema import ColumnSpec, Quantity
 from tacit.errors import InvalidInputError, words
 
 
-def comparable(spec: ColumnSpec, column: NDArray[Any], name: str) -> NDArray[Any]:
+def comparable(spec: ColumnSpec, column: NDArray[np.generic], name: str) -> NDArray[np.generic]:
     """Return a column of the private table in the form of a drawn one, so that a constraint can be checked in it."""
     read = spec.numbers(column, name)
     if read is None:
@@ -58,7 +58,7 @@ class Rules:
             forbidden[mirror] |= ruled_out.T
         return forbidden
 
-    def enforce(self, drawn: dict[str, NDArray[Any]], tables: NDArray[np.float64]) -> None:
+    def enforce(self, drawn: dict[str, NDArray[np.generic]], tables: NDArray[np.float64]) -> None:
         """Change drawn values, in place, until all constraints hold in every row; raise if they cannot hold together."""
         for _ in range(len(self.constraints) + 1):
             for constraint in self.constraints:
@@ -69,7 +69,9 @@ class Rules:
             "constraints that can hold together", words("some that contradict each other"), "Correct the schema."
         )
 
-    def _put_right(self, constraint: Constraint, drawn: dict[str, NDArray[Any]], tables: NDArray[np.float64]) -> None:
+    def _put_right(
+        self, constraint: Constraint, drawn: dict[str, NDArray[np.generic]], tables: NDArray[np.float64]
+    ) -> None:
         one, other = drawn[constraint.first], drawn[constraint.second]
         wrong = constraint.broken(drawn)
         if isinstance(constraint, AtMost):

@@ -49,7 +49,7 @@ class NeighbourReport:
 
 @dataclass
 class _Round:
-    signature: tuple[Any, ...]
+    signature: tuple[object, ...]
     answer: Any = None
     measured: dict[str, Measured] | None = None
     scores: NDArray[np.int64] | None = None
@@ -73,7 +73,7 @@ class _Log:
 
 
 def check_neighbours(
-    fit: Callable[[Data], Mapping[str, Any]],
+    fit: Callable[[Data], Mapping[str, object]],
     data: Data,
     neighbour: Data,
     *,
@@ -162,10 +162,10 @@ class _Observed:
         self.channel.open()
         self._note(("channel", self.channel.plan, self.channel.max_units))
 
-    def _note(self, signature: tuple[Any, ...]) -> None:
+    def _note(self, signature: tuple[object, ...]) -> None:
         raise NotImplementedError
 
-    def conclude(self, public: Mapping[str, Any]) -> None:
+    def conclude(self, public: Mapping[str, object]) -> None:
         self.channel.conclude(public)
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class _Observed:
 
 
 class _Recorder(_Observed):
-    def _note(self, signature: tuple[Any, ...]) -> None:
+    def _note(self, signature: tuple[object, ...]) -> None:
         self.log.rounds.append(_Round(signature))
 
     def exchange(self, asks: Sequence[Sum]) -> Total:
@@ -200,10 +200,10 @@ class _Recorder(_Observed):
 
 
 class _Replayer(_Observed):
-    def _note(self, signature: tuple[Any, ...]) -> None:
+    def _note(self, signature: tuple[object, ...]) -> None:
         self._next(signature)
 
-    def _next(self, signature: tuple[Any, ...]) -> _Round:
+    def _next(self, signature: tuple[object, ...]) -> _Round:
         if self.log.place >= len(self.log.rounds):
             raise _violation(self.log.name, f"{len(self.log.rounds)} rounds on both data sets", "more on the neighbour")
         recorded = self.log.rounds[self.log.place]
@@ -268,7 +268,7 @@ class _Replayer(_Observed):
             )
 
 
-def _described(ask: Sum, measured: dict[str, Measured]) -> tuple[Any, ...]:
+def _described(ask: Sum, measured: dict[str, Measured]) -> tuple[object, ...]:
     """Return everything public about a sum: the ask, and the grid and the noise that its arrays get."""
     scales = tuple((name, array.grid, array.sensitivity, array.sigma) for name, array in measured.items())
     return (*ask.signature(), scales)
