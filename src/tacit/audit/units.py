@@ -87,7 +87,7 @@ class RowUnits(Undisclosed, Units):
     """Rows of an array, a CSR matrix or a data frame, with labels or targets if the model has some."""
 
     X: Any
-    y: Any = None
+    y: NDArray[Any] | None = None
 
     @property
     def count(self) -> int:

@@ -43,7 +43,7 @@ def new_key() -> bytes:
     return os.urandom(KEY_BYTES)
 
 
-def held_out_rows(X: Any, y: Any = None, *, fraction: float, key: bytes | None = None) -> NDArray[np.bool_]:
+def held_out_rows(X: Any, y: object = None, *, fraction: float, key: bytes | None = None) -> NDArray[np.bool_]:
     """Decide for each row by itself whether it is held out.
 
     Parameters

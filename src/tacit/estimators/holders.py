@@ -15,7 +15,7 @@ from tacit.measure.ksdp.observation import Observation
 class AmongHolders:
     """Mixin of estimators with ``_program(X, y)``, one holder's program, and ``_learned(outcome)``, which sets the attributes."""
 
-    def _program(self, X: Any, y: Any = None) -> Program:
+    def _program(self, X: Any, y: object = None) -> Program:
         """Return this holder's program, for any channel; all holders must have the same parameters and columns."""
         raise NotImplementedError
 

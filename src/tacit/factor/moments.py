@@ -100,7 +100,7 @@ class PrivateMoments(PrivateFit):
     second_moment_: NDArray[np.float64] = released()
     n_features_in_: int = released()
 
-    def fit(self, X: Any, y: Any = None) -> PrivateMoments:
+    def fit(self, X: Any, y: object = None) -> PrivateMoments:
         """Release the moments of the rows of `X` (dense or sparse), once."""
         rows = validated(self, X, reset=True)
         norm = check_positive(self.row_norm, "row_norm")

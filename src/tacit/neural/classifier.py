@@ -138,7 +138,7 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     step_size: float = public(default=2.0)
     classes_: NDArray[Any] = released()
 
-    def fit(self, X: Any, y: Any = None) -> PrivateBayesianClassifier:
+    def fit(self, X: Any, y: object = None) -> PrivateBayesianClassifier:
         """Learn the classes `y` of the rows of `X` (a table, or images as one array or list)."""
         rows, shape = self._rows(X)
         private = not math.isinf(check_epsilon(self.epsilon, infinite=True))

@@ -39,7 +39,7 @@ class PartyData(Undisclosed):
     """A party's own records, in the columns of the job; for coupled models a `Site`."""
 
     X: Any
-    y: Any = None
+    y: object = None
 
     @property
     def content(self) -> object:

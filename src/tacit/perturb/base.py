@@ -53,12 +53,12 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
     _fills: Rows = learned()
     _scaling: Scaling = learned()
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: object = None) -> Self:
         """Learn how to change tables like `X`; some methods use the labels `y`."""
         self._fit(X, y)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: object = None) -> Any:
         """Learn from `X` and return its release."""
         chosen, released = self._fit(X, y)
         return chosen.rebuilt(released)
@@ -138,7 +138,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
         digest.update(np.ascontiguousarray(rows).tobytes())
         return insecure_generator(int.from_bytes(digest.digest(), "big"))
 
-    def _learn(self, rows: Rows, y: Any) -> None:
+    def _learn(self, rows: Rows, y: object) -> None:
         """Learn what does not depend on the setting."""
 
     def _check_level(self, value: float) -> float:

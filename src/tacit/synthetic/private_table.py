@@ -146,7 +146,7 @@ class PrivateTable(PrivateFit):
     table_kind_: str = released()
     n_features_in_: int = released()
 
-    def fit(self, X: Any, y: Any = None) -> PrivateTable:
+    def fit(self, X: Any, y: object = None) -> PrivateTable:
         """Release the model of the rows of `X`, an array or a data frame, once."""
         table, n_rows, kind = _cells(X)
         units, n_units = self._units(table, n_rows)

@@ -175,12 +175,12 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
     sum_WW_: NDArray[np.float64] = released()
     n_features_in_: int = released()
 
-    def fit(self, X: Any, y: Any = None) -> NMF:
+    def fit(self, X: Any, y: object = None) -> NMF:
         """Learn the dictionary of the rows of `X`."""
         self._fit(X)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> SomeFloats:
+    def fit_transform(self, X: Any, y: object = None) -> SomeFloats:
         """Learn the dictionary of the rows of `X`; return their W, as `transform` would."""
         outcome = self._fit(X)
         return self._solved(self._validated(X, reset=False), outcome.private["W"])
@@ -212,7 +212,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
             parts.append(csr_array(block - cleaned))
         return vstack(parts, format="csr")
 
-    def partial_fit(self, X: Any, y: Any = None) -> NMF:
+    def partial_fit(self, X: Any, y: object = None) -> NMF:
         """Improve the dictionary by one batch of rows.
 
         The statistics of the batch are added to those of earlier ones, which fade by `forget_factor`. The first batch is
@@ -230,7 +230,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
     def _fit(self, X: Any) -> Outcome:
         return self._run(self._program(X))
 
-    def _program(self, X: Any, y: Any = None) -> Program:
+    def _program(self, X: Any, y: object = None) -> Program:
         """Return this holder's program, for any channel; the other holders' must have the same parameters and columns."""
         settings = self._settings()
         k = check_count(self.n_components, "n_components")

@@ -156,7 +156,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
     components_by_round_: NDArray[np.float64] = learned()
     clipped_fraction_: float = learned()
 
-    def fit(self, X: Any, y: Any = None) -> PrivateNMF:
+    def fit(self, X: Any, y: object = None) -> PrivateNMF:
         """Learn and release the dictionary of the rows of `X` (dense or sparse, not negative)."""
         rows = self._checked(X)
         if math.isinf(self.epsilon):
@@ -177,7 +177,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
             self._note_concerns([*about_columns(rows, names), *about_parts(clipped, self.components_)])
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> PrivateNMF:
+    def partial_fit(self, X: Any, y: object = None) -> PrivateNMF:
         """Release a dictionary of all rows so far, given those that are new: one of the releases of `schedule`.
 
         All releases together cost `epsilon`, which the first charges. By moments only.

@@ -39,12 +39,12 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
     residual_: float = released()
     n_features_in_: int = released()
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: object = None) -> Self:
         """Learn the components of the rows of `X`."""
         self._run(self._program(X, alone=is_alone(), one_owner=has_one_owner()))
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> SomeFloats:
+    def fit_transform(self, X: Any, y: object = None) -> SomeFloats:
         """Learn the components of the rows of `X`; return their scores, as `transform` would."""
         return self.fit(X).transform(X)
 
@@ -63,7 +63,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
     def _scores(self, table: Table) -> SomeFloats:
         return table.times(self.components_.T)
 
-    def _program(self, X: Any, y: Any = None, *, alone: bool = False, one_owner: bool = False) -> Program:
+    def _program(self, X: Any, y: object = None, *, alone: bool = False, one_owner: bool = False) -> Program:
         """Return this holder's program, for any channel; the other holders' must have the same parameters and columns.
 
         If the holder is `alone`, it asks for nothing; if all holders have `one_owner`, it may ask about all columns at once.

@@ -83,7 +83,7 @@ class PCA(Components):
         scores: SomeFloats = super()._scores(table) - self.mean_ @ self.components_.T
         return scores
 
-    def _program(self, X: Any, y: Any = None, *, alone: bool = False, one_owner: bool = False) -> Program:
+    def _program(self, X: Any, y: object = None, *, alone: bool = False, one_owner: bool = False) -> Program:
         """As that of `SVD`, with one exchange before it."""
         settings = self._settings(alone, one_owner)
         return pca_program(self._checked(X, settings), settings)

@@ -68,7 +68,7 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     n_features_in_: int = released()
     clipped_fraction_: float = learned()
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: object = None) -> Self:
         """Learn and release the components of the rows of `X` (dense or sparse)."""
         rows = self._checked(X)
         if math.isinf(self.epsilon):
@@ -79,7 +79,7 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             self._note_about(rows)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Floats:
+    def fit_transform(self, X: Any, y: object = None) -> Floats:
         """Learn the components of the rows of `X`; return their scores, as `transform` would."""
         return self.fit(X, y).transform(X)
 
@@ -393,7 +393,7 @@ class PrivatePCR(RegressorMixin, PrivateComponents):  # type: ignore[misc]
     intercept_: float = released()
     clipped_target_fraction_: float = learned()
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: object = None) -> Self:
         """Learn and release the components of the rows of `X` and the regression of `y` on their scores."""
         rows = self._checked(X)
         targets = checked_targets(self, rows, y)

@@ -118,12 +118,12 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
     coef_: SomeFloats = released()
     intercept_: float = released()
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: object = None) -> Self:
         """Learn the components of the rows of `X` and the regression of `y` on their scores."""
         self._run(self._program(X, y, alone=is_alone(), one_owner=has_one_owner()))
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> SomeFloats:
+    def fit_transform(self, X: Any, y: object = None) -> SomeFloats:
         """Fit; return the scores of the rows."""
         return self.fit(X, y).transform(X)
 
@@ -138,7 +138,7 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
         """Return the coefficient of determination of the predictions."""
         return float(super().score(X, as_numbers(y, "targets"), sample_weight))
 
-    def _program(self, X: Any, y: Any = None, *, alone: bool = False, one_owner: bool = False) -> Program:
+    def _program(self, X: Any, y: object = None, *, alone: bool = False, one_owner: bool = False) -> Program:
         """As that of `PCA`, with the normal equations after it."""
         settings = self._settings(alone, one_owner)
         X = self._checked(X, settings)

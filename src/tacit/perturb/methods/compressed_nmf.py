@@ -6,8 +6,6 @@ ComNMF is section 4.5 of Thapa (2013), which solves equation (4.2) by the multip
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tacit.errors import InvalidInputError, parameter, words
@@ -89,7 +87,7 @@ class CompressedNMF(TablePerturbation):
     rank: int | None = public(default=None)
     random_state: int | None = withheld(default=0)
 
-    def _learn(self, rows: Rows, y: Any) -> None:
+    def _learn(self, rows: Rows, y: object) -> None:
         check_non_negative_rows(rows)
         self._k_means = k_means(rows, self.n_clusters, self._seed, self.n_init)
         self.labels_ = self._k_means.labels_

@@ -13,7 +13,6 @@ denominator of (3.25), beta multiplies H, as in the derivative (3.23).)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,7 +146,7 @@ class ConstrainedNMF(TablePerturbation):
     sparsify: float | None = public(default=None)
     random_state: int | None = withheld(default=0)
 
-    def _learn(self, rows: Rows, y: Any) -> None:
+    def _learn(self, rows: Rows, y: object) -> None:
         if self.sparsify is not None:
             check_non_negative(self.sparsify, "sparsify")
         check_non_negative_rows(rows)

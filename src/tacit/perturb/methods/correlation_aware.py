@@ -177,7 +177,7 @@ class CorrelationAware(TablePerturbation):
         codes, _ = label_codes(y, len(rows), self._classes)
         return chosen.rebuilt(self._scaling.up(self._moved(rows, self._targets(rows, codes), self.level_)))
 
-    def _learn(self, rows: Rows, y: Any) -> None:
+    def _learn(self, rows: Rows, y: object) -> None:
         check_choice(self.form, "form", FORMS)
         eta = check_non_negative(self.eta, "eta")
         codes, self._classes = label_codes(y, len(rows), self.classes)

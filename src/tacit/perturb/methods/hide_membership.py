@@ -239,7 +239,7 @@ class HideMembership(TablePerturbation):
         labels: NDArray[np.intp] = twin.fit(X).labels_
         return labels
 
-    def _learn(self, rows: Rows, y: Any) -> None:
+    def _learn(self, rows: Rows, y: object) -> None:
         check_non_negative_rows(rows)
         self._k_means = k_means(rows, self.n_clusters, self._seed)
         self.labels_ = self._k_means.labels_.astype(np.intp)

@@ -158,7 +158,7 @@ class NeighbourhoodAware(TablePerturbation):
     radius: float | None = public(default=None, kw_only=False)
     centre: str = public(default="leader")
 
-    def _learn(self, rows: Rows, y: Any) -> None:
+    def _learn(self, rows: Rows, y: object) -> None:
         check_choice(self.centre, "centre", CENTRES)
         self.strength_ = FULL
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -56,7 +55,7 @@ class NMFRelease(LowRank):
 
     random_state: int | None = withheld(default=0)
 
-    def _learn(self, rows: Rows, y: Any) -> None:
+    def _learn(self, rows: Rows, y: object) -> None:
         self._check_rank(rows)
         check_non_negative_rows(rows)
         self._models: dict[int, NMF] = {}

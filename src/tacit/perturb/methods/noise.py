@@ -6,7 +6,6 @@ Equation (4.19) of Thapa (2013), Z = X + epsilon; the thesis does not state the 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -78,7 +77,7 @@ class AdditiveNoise(TablePerturbation):
     level: float | None = public(default=None, kw_only=False)
     kind: str = public(default="uniform")
 
-    def _learn(self, rows: Rows, y: Any) -> None:
+    def _learn(self, rows: Rows, y: object) -> None:
         check_choice(self.kind, "kind", KINDS)
 
     def _settings(self, rows: Rows) -> Range:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tacit.estimators.base import learned, public
@@ -63,7 +61,7 @@ class RotationRelease(TablePerturbation):
     _mean: Rows = learned()
     _turn: Rows = learned()
 
-    def _learn(self, rows: Rows, y: Any) -> None:
+    def _learn(self, rows: Rows, y: object) -> None:
         from scipy.linalg import logm
         from scipy.stats import special_ortho_group
 

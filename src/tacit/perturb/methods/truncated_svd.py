@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class TruncatedSVDRelease(LowRank):
 
     scale: str = public(default="none")
 
-    def _learn(self, rows: Rows, y: Any) -> None:
+    def _learn(self, rows: Rows, y: object) -> None:
         self._check_rank(rows)
         self.components_ = np.linalg.svd(rows, full_matrices=False)[2]
 

@@ -28,7 +28,7 @@ class Directions:
     def __init__(self, repeats: int) -> None:
         self.repeats = repeats
 
-    def fit(self, X: Any, y: Any = None) -> Directions:
+    def fit(self, X: Any, y: object = None) -> Directions:
         """Run the sums; the first connects and is not counted."""
         self.guarantee_ = None
         run_program(self._program(X), Clear())

@@ -139,7 +139,7 @@ class FittedFactors(SavedModel):
             total = total + (np.log(np.maximum(values, SMALLEST)) if geometric else values) / count
         return np.exp(total) if geometric else np.asarray(total)
 
-    def score(self, relations: Relations, y: Any = None) -> float:
+    def score(self, relations: Relations, y: object = None) -> float:
         """Return minus the mean divergence of the relations' known cells from their predictions; higher is better."""
         from tacit.factor.coupled.plain.terms import term_of
 
@@ -343,7 +343,7 @@ class CoupledFactorization(FittedFactors):
     sampling_rate: float = public(default=1.0)
     random_state: int = public(default=0)
 
-    def fit(self, relations: Relations | Site, y: Any = None) -> Self:
+    def fit(self, relations: Relations | Site, y: object = None) -> Self:
         """Learn the factors of all relations."""
         if isinstance(relations, Site):  # one of several parties
             return fit_site(self, relations)

@@ -278,7 +278,7 @@ class PrivateCoupledFactorization(PrivateFactors):
     composition: str = public(default="zcdp")
     random_state: int = public(default=0)
 
-    def fit(self, relations: Relations | Site, y: Any = None) -> PrivateCoupledFactorization:
+    def fit(self, relations: Relations | Site, y: object = None) -> PrivateCoupledFactorization:
         """Fit one site's relations."""
         self._fit_all([relations], [self])
         return self
