@@ -132,6 +132,7 @@ def _rows(estimator: Estimator, data: RowUnits) -> Iterator[tuple[str, Floats]]:
 
 def _labelled(estimator: Estimator, data: RowUnits) -> Iterator[tuple[str, Unit]]:
     """Yield rows with every label: a label that does not fit gives a large gradient."""
+    assert data.y is not None
     classes = getattr(estimator, "classes", None)
     labels = getattr(estimator, "target_range", None) if classes is None else classes
     listed = np.asarray(np.unique(data.y) if labels is None else labels)

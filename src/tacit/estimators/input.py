@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -12,11 +12,16 @@ from tacit.errors import InvalidInputError, kind_of, parameter, words
 from tacit.validation import check_positive, reason_of, refuse_dates
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from tacit.estimators.base import Estimator
 
 PARTITION_ENDINGS = (".parquet", ".csv", ".csv.gz", ".tsv", ".npz", ".npy", ".mtx", ".jsonl")
 """Of files that are partitions of a table."""
 NUMBERS = "Reshape your data to one row per record, convert text, fill or drop missing values; nothing was charged."
+
+Rows: TypeAlias = "NDArray[np.floating] | csr_array[np.floating, tuple[int, int]]"
+"""Rows of numbers that were checked: an array, or a sparse matrix by rows."""
 
 
 def validated(
@@ -82,7 +87,7 @@ ROUNDING = 1e-9
 """Relative difference of lengths that counts as rounding. Set by hand: far above that of sums of millions of squares."""
 
 
-def row_norms(X: Any) -> NDArray[np.float64]:
+def row_norms(X: Rows) -> NDArray[np.float64]:
     """Return the L2 norm of every row of a dense or CSR matrix."""
     if isinstance(X, np.ndarray):
         squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
@@ -93,7 +98,11 @@ def row_norms(X: Any) -> NDArray[np.float64]:
     return norms
 
 
-def clip_rows(X: Any, norm: float) -> Any:
+@overload
+def clip_rows(X: NDArray[np.floating], norm: float) -> NDArray[np.float64]: ...
+@overload
+def clip_rows(X: Rows, norm: float) -> Rows: ...
+def clip_rows(X: Rows, norm: float) -> Rows:
     """Scale every row with an L2 norm above `norm` down to it; the others stay as they are.
 
     Each row is treated by itself, so that adding or removing one leaves the others alone. Sparse rows stay sparse.
@@ -108,7 +117,7 @@ def clip_rows(X: Any, norm: float) -> Any:
     return (diags_array(factors) @ X).tocsr()
 
 
-def clipped_fraction(X: Any, norm: float) -> float:
+def clipped_fraction(X: Rows, norm: float) -> float:
     """Return the fraction of rows that `clip_rows` shortens by more than rounding: scaled rows may be a last bit too long."""
     return float((row_norms(X) > norm * (1 + ROUNDING)).mean())
 

@@ -20,6 +20,7 @@ import sklearn
 from numpy.typing import NDArray
 
 from tacit.errors import ConcernWarning
+from tacit.estimators.input import Rows
 from tacit.privacy.guarantee import Guarantee
 
 PASSED_OVER = (
@@ -148,7 +149,7 @@ def out_of_scale(what: str, error: float, constant_error: float) -> list[Concern
     ]
 
 
-def about_columns(X: Any, names: Sequence[str] | None) -> list[Concern]:
+def about_columns(X: Rows, names: Sequence[str] | None) -> list[Concern]:
     """Return a concern if one column determines a factorisation alone, for example an identifier.
 
     Give the rows as the model sees them: in its units, less their mean if it takes the mean off.
@@ -193,7 +194,7 @@ def about_components(components: NDArray[np.floating]) -> list[Concern]:
     return concerns
 
 
-def about_parts(X: Any, components: NDArray[np.floating]) -> list[Concern]:
+def about_parts(X: Rows, components: NDArray[np.floating]) -> list[Concern]:
     """Compare the error of a non-negative dictionary on some of the fitted rows with that of a constant row."""
     from tacit.measure import held_out_error
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.channel import Outcome, Program, Sum
 from tacit.estimators.base import public, released
-from tacit.estimators.input import clip_rows, validated
+from tacit.estimators.input import Rows, clip_rows, validated
 from tacit.estimators.private import PrivateFit
 from tacit.factor.noisy_moments.symmetric import nearest_semidefinite, pack, unpack
 from tacit.validation import check_positive
@@ -23,10 +23,10 @@ FRACTIONS = {"count": 0.02, "total": 0.18, "second": 0.8}
 most; the count is one number."""
 
 
-def moments_program(X: Any, *, row_norm: float, fractions: Mapping[str, float] = FRACTIONS) -> Program:
+def moments_program(X: Rows, *, row_norm: float, fractions: Mapping[str, float] = FRACTIONS) -> Program:
     """One holder's view: clip the rows, ask once for count, sum and sum of outer products, divide."""
     rows = clip_rows(X, row_norm)
-    second = np.asarray((rows.T @ rows).todense() if hasattr(rows, "todense") else rows.T @ rows)
+    second = rows.T @ rows if isinstance(rows, np.ndarray) else (rows.T @ rows).toarray()
     total = yield Sum(
         count=[rows.shape[0]],
         total=np.asarray(rows.sum(axis=0)).ravel(),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.estimators.input import Rows
 from tacit.factor.arrays import SomeFloats
 from tacit.factor.kernels import count_columns, multiply, multiply_dense, multiply_transposed, parallel_for, set_aside
 
@@ -28,8 +29,9 @@ class Table:
         It is never made dense, except `clean_blocks` of a few rows.
     """
 
-    def __init__(self, X: Any) -> None:
-        self.X = X if isinstance(X, np.ndarray) or X.has_sorted_indices else X.sorted_indices()
+    def __init__(self, X: Rows) -> None:
+        # `dense` says which of the two it is
+        self.X: Any = X if isinstance(X, np.ndarray) or X.has_sorted_indices else X.sorted_indices()
         self.shape: tuple[int, int] = X.shape
         self.dtype: np.dtype[Any] = X.dtype
         self.dense = isinstance(X, np.ndarray)

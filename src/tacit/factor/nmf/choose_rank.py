@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tacit.channel import Choose, Outcome, Program
 from tacit.data.split import held_out_by_seed
 from tacit.errors import InvalidInputError, parameter
-from tacit.estimators.input import clip_rows
+from tacit.estimators.input import Rows, clip_rows
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.nnls import solve_rows
 from tacit.factor.nmf.private import PrivateNMF
@@ -108,7 +108,7 @@ def choose_rank(
 
 
 def _choose_plainly(
-    X: Any, ranks: Sequence[int], by: str, row_norm: float, cost: float, random_state: int
+    X: Rows, ranks: Sequence[int], by: str, row_norm: float, cost: float, random_state: int
 ) -> RankChoice:
     models, scores = {}, {}
     kept_out = held_out_by_seed(X.shape[0], fraction=HELD_OUT, random_state=random_state)
@@ -123,7 +123,7 @@ def _choose_plainly(
     return RankChoice(best, scores, models[best], models[best].guarantee_)
 
 
-def _choose_privately(model: PrivateNMF, X: Any, ranks: Sequence[int], cost: float) -> RankChoice:
+def _choose_privately(model: PrivateNMF, X: Rows, ranks: Sequence[int], cost: float) -> RankChoice:
     with model._fitting():
         rows = model._checked(X)
         plan = model._plan(SPLIT, choices=(CHOICE_SHARE * model.epsilon,))
@@ -137,7 +137,7 @@ def _choose_privately(model: PrivateNMF, X: Any, ranks: Sequence[int], cost: flo
     return RankChoice(rank, None, chosen, chosen.guarantee_)
 
 
-def _rank_program(X: Any, model: PrivateNMF, ranks: Sequence[int], cost: float) -> Program:
+def _rank_program(X: Rows, model: PrivateNMF, ranks: Sequence[int], cost: float) -> Program:
     outcome = yield from centred_moments_program(
         X,
         row_norm=model.row_norm,
@@ -156,7 +156,7 @@ def _rank_program(X: Any, model: PrivateNMF, ranks: Sequence[int], cost: float) 
     return Outcome({"rank": ranks[winner], "components": candidates[winner]})
 
 
-def _errors(rows: Any, T: NDArray[np.float64], row_norm: float) -> NDArray[np.float64]:
+def _errors(rows: Rows, T: NDArray[np.float64], row_norm: float) -> NDArray[np.float64]:
     """Return every row's squared error over the largest possible one, at most 1."""
     table = Table(rows)
     W = solve_rows(table, T)

@@ -13,7 +13,7 @@ from tacit.channel import Outcome, Program
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.base import public, released
 from tacit.estimators.holders import AmongHolders
-from tacit.estimators.input import check_components, validated
+from tacit.estimators.input import Rows, check_components, validated
 from tacit.estimators.saved import SavedModel
 from tacit.factor.arrays import SomeFloats
 from tacit.factor.nmf.nnls import Outliers, Penalty, solve_rows
@@ -38,7 +38,7 @@ SCHEDULES = ("sweep", "topic")
 
 
 def fit_program(
-    X: Any,
+    X: Rows,
     n_components: int,
     start: str | NDArray[np.float64],
     *,
@@ -260,7 +260,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
             self.n_iter_ = len(self.loss_curve_)
         return self
 
-    def _solved(self, X: Any, W: SomeFloats | None = None) -> SomeFloats:
+    def _solved(self, X: Rows, W: SomeFloats | None = None) -> SomeFloats:
         settings = self._settings()
         return solve_rows(X, self.components_, W, penalty=settings.row_penalty, outliers=settings.outliers)
 

@@ -29,18 +29,18 @@ M. Tsikhanovich et al., "PD-ML-Lite: private distributed machine learning from l
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Outcome, Program, Sum, Total
+from tacit.estimators.input import Rows
 from tacit.factor.nmf.program import NMFSettings, nmf_program, released
 from tacit.factor.nmf.start import Step, nndsvd, random_program
 from tacit.factor.row_table import Table
 
 
-def topic_program(X: Any, T: NDArray[np.float64], *, settings: NMFSettings) -> Program:
+def topic_program(X: Rows, T: NDArray[np.float64], *, settings: NMFSettings) -> Program:
     """One holder's view, from the dictionary `T` (k x d), the same for all; the outcome is that of `nmf_program`.
 
     `settings` has no outliers. The numbers of sweeps inside a step are not used: a step here is one coordinate,
@@ -107,7 +107,7 @@ def on_simplex(vector: NDArray[np.float64]) -> NDArray[np.float64]:
     return projected
 
 
-def merge_program(X: Any, n_components: int, *, random_state: int, settings: NMFSettings) -> Step:
+def merge_program(X: Rows, n_components: int, *, random_state: int, settings: NMFSettings) -> Step:
     """One holder's view of the start, lines 6 to 9 of Algorithm 2; returns the dictionary and the number of all rows.
 
     The random topics follow from the common seed, where the paper adds up random topics of all parties (lines 6 and 7),
@@ -127,7 +127,7 @@ def merge_program(X: Any, n_components: int, *, random_state: int, settings: NMF
     return T, rows
 
 
-def weighted_topics(X: Any, n_components: int, *, random_state: int, settings: NMFSettings) -> NDArray[np.float64]:
+def weighted_topics(X: Rows, n_components: int, *, random_state: int, settings: NMFSettings) -> NDArray[np.float64]:
     """Return one holder's own topics, each times the length of its column of W: lines 1 to 5 of Algorithm 2.
 
     A holder of few rows has fewer topics.

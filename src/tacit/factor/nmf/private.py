@@ -14,7 +14,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from tacit.channel import Clear, Outcome, Program, Split, Step, run
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.base import learned, public, released
-from tacit.estimators.input import check_components, clip_rows, clipped_fraction, validated
+from tacit.estimators.input import Rows, check_components, clip_rows, clipped_fraction, validated
 from tacit.estimators.scheduled import ScheduledFit, ScheduledSums
 from tacit.estimators.verdict import Concern, about_columns, about_components, about_parts, some_rows
 from tacit.factor.nmf.estimator import NMF
@@ -287,20 +287,20 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
             )
         )
 
-    def _dictionary(self, moments: CentredMoments, X: Any, n_components: int | None = None) -> NDArray[np.float64]:
+    def _dictionary(self, moments: CentredMoments, X: Rows, n_components: int | None = None) -> NDArray[np.float64]:
         """Return the dictionary of released moments; of `X` only whether it is sparse is used."""
         size = self.n_components if n_components is None else n_components
         return dictionary_of(moments, size, self.random_state, topics=self._wants_topics(X))
 
-    def _column_limit(self, X: Any) -> int:
+    def _column_limit(self, X: Rows) -> int:
         if self.max_columns is not None:
             return self.max_columns
         return TOPIC_COLUMNS if self._wants_topics(X) else MOST_COLUMNS
 
-    def _wants_topics(self, X: Any) -> bool:
+    def _wants_topics(self, X: Rows) -> bool:
         return self.goal == "topics" or (self.goal == "auto" and bool(issparse(X)))
 
-    def _given_start(self, X: Any) -> NDArray[np.float64]:
+    def _given_start(self, X: Rows) -> NDArray[np.float64]:
         if isinstance(self.init, str):
             check_choice(self.init, "init", ("random", "noisy"))
             return random_start(self.n_components, X.shape[1], np.random.default_rng(self.random_state))
@@ -313,7 +313,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
             )
         return unit_ball(start)
 
-    def _fit_published(self, X: Any) -> None:
+    def _fit_published(self, X: Rows) -> None:
         settings = SahaImtiazSettings() if self.published is None else self.published
         if settings.start == "nndsvd":
             H, start = nndsvd(X, self.n_components, random_state=self.random_state)

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Columnwise, Outcome, Program, Sum, Total, run_alone
+from tacit.estimators.input import Rows
 from tacit.factor.arrays import Precision, SomeFloats
 from tacit.factor.extrapolation import Extrapolation
 from tacit.factor.kernels import compiled, parallel_for
@@ -78,7 +79,7 @@ class NMFSettings:
     dictionary_shrink: float = 1e-2
 
 
-def nmf_program(X: Any, T: NDArray[np.float64], *, settings: NMFSettings) -> Program:
+def nmf_program(X: Rows, T: NDArray[np.float64], *, settings: NMFSettings) -> Program:
     """One holder's view of the factorisation of all holders' rows, from the dictionary `T` (k x d), the same for all.
 
     The outcome's public part has ``T``, the last totals ``WX`` and ``WW``, ``squared_error`` (of ``X - WT - R``, all holders)
@@ -128,7 +129,7 @@ def nmf_program(X: Any, T: NDArray[np.float64], *, settings: NMFSettings) -> Pro
     return Outcome(public={**public, "loss_curve": np.array(curve)}, private={"W": W})
 
 
-def factorise(X: Any, n_components: int, *, random_state: int) -> tuple[SomeFloats, NDArray[np.float64]]:
+def factorise(X: Rows, n_components: int, *, random_state: int) -> tuple[SomeFloats, NDArray[np.float64]]:
     """Return the factors W and T of rows that are public: `tacit.NMF` with its defaults, without estimator and channel.
 
     Of rows that are not public nothing protects the result.
@@ -139,7 +140,7 @@ def factorise(X: Any, n_components: int, *, random_state: int) -> tuple[SomeFloa
 
 
 def batch_program(
-    X: Any,
+    X: Rows,
     T: SomeFloats,
     WX: NDArray[np.float64],
     WW: NDArray[np.float64],

@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tacit.channel import Bound, Outcome, Program, Sample, Step, Sum
-from tacit.estimators.input import clip_rows
+from tacit.estimators.input import Rows, clip_rows
 from tacit.factor.nmf.nnls import Outliers, solve_dictionary, solve_rows
 from tacit.factor.noisy_moments.symmetric import pack, unpack
 from tacit.factor.row_table import Table
@@ -50,7 +49,7 @@ def random_start(n_components: int, n_features: int, generator: Generator) -> ND
 
 
 def rounds_program(
-    X: Any,
+    X: Rows,
     T: NDArray[np.float64],
     *,
     row_norm: float,
@@ -81,9 +80,9 @@ def rounds_program(
     weights, cross = np.zeros((size, size)), np.zeros_like(T)
     path = np.empty((step.count, *T.shape))
     for place in range(step.count):
-        batch = rows
+        batch: Rows = rows
         if step.sampling_rate < 1:
-            mask = yield Sample(rows.shape[0], step.sampling_rate)
+            mask: NDArray[np.bool_] = yield Sample(rows.shape[0], step.sampling_rate)
             batch = rows[mask]
         A, B = holder_step(batch, T, row_norm, outliers)
         total = yield Sum(
@@ -101,7 +100,7 @@ def rounds_program(
 
 
 def holder_step(
-    rows: Any, T: NDArray[np.float64], row_norm: float, outliers: float | None
+    rows: Rows, T: NDArray[np.float64], row_norm: float, outliers: float | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the terms of one holder: A, packed, and B.
 
@@ -112,10 +111,10 @@ def holder_step(
         H = clip_rows(solve_rows(table, T), row_norm)
         return pack(H.T @ H), table.transposed_times(H).T
     limits = Outliers(outliers, np.inf)
-    H = solve_rows(table, T, outliers=limits)
-    short = clip_rows(H, row_norm)
+    weights = solve_rows(table, T, outliers=limits)
+    short = clip_rows(weights, row_norm)
     B = np.zeros_like(T)
-    for place, cleaned, _ in table.clean_blocks(H, T, limits.threshold, limits.bound):
+    for place, cleaned, _ in table.clean_blocks(weights, T, limits.threshold, limits.bound):
         B += short[place].T @ clip_rows(np.maximum(cleaned, 0.0), row_norm)
     return pack(short.T @ short), B
 
@@ -204,7 +203,7 @@ class SahaImtiazSettings:
 
 
 def published_program(
-    X: Any,
+    X: Rows,
     T: NDArray[np.float64],
     H: NDArray[np.float64],
     *,

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from tacit.channel import Bound, Outcome, Program, Split, Sum
-from tacit.estimators.input import clip_rows
+from tacit.estimators.input import Rows, clip_rows
 from tacit.estimators.scheduled import ScheduledSums
-from tacit.factor.arrays import SomeFloats
 from tacit.factor.noisy_moments.centred import CAUTION, CentredMoments, shrunk_sums
 from tacit.factor.noisy_moments.symmetric import pack, semicircle_edge, unpack
 
@@ -35,7 +34,7 @@ BLOCK = 2048
 """Rows whose outer products are added at once: a block of 500 columns takes 8 MB."""
 
 
-def scheduled_moments_program(X: Any, memory: ScheduledSums, *, row_norm: float, max_columns: int) -> Program:
+def scheduled_moments_program(X: Rows, memory: ScheduledSums, *, row_norm: float, max_columns: int) -> Program:
     """One holder's view of one release.
 
     Parameters
@@ -109,7 +108,7 @@ def _may_choose(total: NDArray[np.float64], noise: float, memory: ScheduledSums)
 
 
 def _outer(
-    rows: Any, columns: NDArray[np.integer], centre: NDArray[np.float64], row_norm: float
+    rows: Rows, columns: NDArray[np.integer], centre: NDArray[np.float64], row_norm: float
 ) -> NDArray[np.float64]:
     """Return the second moment of the distances of the rows to the centre, clipped."""
     outer = np.zeros((len(columns), len(columns)))
@@ -120,14 +119,14 @@ def _outer(
     return outer
 
 
-def _as_arrays(rows: Any) -> dict[str, SomeFloats]:
+def _as_arrays(rows: Rows) -> dict[str, NDArray[np.generic]]:
     """Return rows as arrays, to be kept."""
     if isinstance(rows, np.ndarray):
         return {"rows": rows}
     return {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
 
 
-def _as_rows(arrays: Mapping[str, SomeFloats], width: int) -> Any:
+def _as_rows(arrays: Mapping[str, NDArray[Any]], width: int) -> Rows:
     """Invert `_as_arrays`."""
     if "rows" in arrays:
         return arrays["rows"]

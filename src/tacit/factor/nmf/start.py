@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tacit.channel import Sum
 from tacit.channel.asks import Ask
 from tacit.errors import InvalidInputError, parameter, words
+from tacit.estimators.input import Rows
 from tacit.factor.arrays import SomeFloats
 from tacit.factor.svd import program as svd
 from tacit.validation import check_choice
@@ -19,7 +20,7 @@ STARTS = ("nndsvd", "random", "merge-local")
 Step = Generator[Ask, Any, tuple[NDArray[np.float64], int]]
 
 
-def nndsvd(X: Any, n_components: int, *, random_state: int = 0) -> tuple[SomeFloats, SomeFloats]:
+def nndsvd(X: Rows, n_components: int, *, random_state: int = 0) -> tuple[SomeFloats, SomeFloats]:
     """Return factors W (n x k) and T (k x d) made of the leading singular vectors' positive or negative parts.
 
     The first pair of singular vectors of a non-negative matrix is non-negative. Of every other pair, the two positive parts
@@ -87,7 +88,7 @@ def checked_start(init: Any, shape: tuple[int, int]) -> str | NDArray[np.float64
     return T
 
 
-def random_program(X: Any, n_components: int, *, random_state: int) -> Step:
+def random_program(X: Rows, n_components: int, *, random_state: int) -> Step:
     """One holder's view of a random dictionary of the scale of all holders' rows; returns it and the number of rows.
 
     One sum: of all entries, and of the rows. The rest is the same for all holders with the same seed.
@@ -99,7 +100,7 @@ def random_program(X: Any, n_components: int, *, random_state: int) -> Step:
     return np.sqrt((mean or 1.0) / n_components) * draws, round(count)
 
 
-def nndsvd_program(X: Any, n_components: int, *, random_state: int) -> Step:
+def nndsvd_program(X: Rows, n_components: int, *, random_state: int) -> Step:
     """One holder's view of the dictionary of `nndsvd` of all holders' rows, from totals; returns it and the number of rows.
 
     A holder of all rows, and so alone, takes `nndsvd` itself, which needs no exchange and is a little closer. Otherwise

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Bound, Outcome, Program, Split, Sum
-from tacit.estimators.input import clip_rows, row_norms
+from tacit.estimators.input import Rows, clip_rows, row_norms
 from tacit.factor.arrays import Floats
 from tacit.factor.noisy_moments.alike_columns import likely_rest
 from tacit.factor.noisy_moments.symmetric import leading, leading_off_diagonal, pack, semicircle_edge, unpack
@@ -103,7 +103,7 @@ class CentredMoments:
 
 
 def centred_moments_program(
-    X: Any,
+    X: Rows,
     *,
     row_norm: float,
     max_columns: int,
@@ -330,7 +330,7 @@ def shrunk_sums(sums: Floats, noise: float, *, non_negative: bool, caution: floa
     return np.maximum(sums, 0.0) if non_negative else sums
 
 
-def _differences(rows: Any, centre: Floats, outliers: float | None) -> Iterator[Floats]:
+def _differences(rows: Rows, centre: Floats, outliers: float | None) -> Iterator[Floats]:
     """Yield the rows' differences to the centre, a block of rows at a time, so that sparse data is never dense as a whole."""
     size = max(1, BLOCK // rows.shape[1])
     for start in range(0, rows.shape[0], size):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+from tacit.estimators.input import Rows
 
 NOT_ORTHOGONAL = 1e-11
 """If inner products of the vectors are above this, some of them have no variance, and ARPACK cannot find them."""
@@ -14,7 +14,7 @@ NOT_ORTHOGONAL = 1e-11
 Decomposition = tuple[NDArray[np.float64], NDArray[np.float64], float, int]
 
 
-def by_arpack(X: Any, mean: NDArray[np.float64] | None, size: int, tol: float, seed: int) -> Decomposition | None:
+def by_arpack(X: Rows, mean: NDArray[np.float64] | None, size: int, tol: float, seed: int) -> Decomposition | None:
     """Return squared singular values, right singular vectors as rows, the largest residual, and the number of products.
 
     The strongest comes first. The residual is that of the worst vector, as a fraction of the smallest value; the products
@@ -40,13 +40,13 @@ def by_arpack(X: Any, mean: NDArray[np.float64] | None, size: int, tol: float, s
     transposed = X.T
 
     def forward(v: NDArray[np.float64]) -> NDArray[np.float64]:
-        product: NDArray[np.float64] = X @ v
+        product: NDArray[np.float64] = np.asarray(X @ v)
         if mean is not None:
             product = product - mean @ v
         return product
 
     def back(u: NDArray[np.float64]) -> NDArray[np.float64]:
-        product: NDArray[np.float64] = transposed @ u
+        product: NDArray[np.float64] = np.asarray(transposed @ u)
         if mean is not None:
             product = product - np.multiply.outer(mean, u.sum(axis=0))
         return product

@@ -18,7 +18,15 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.channel import Outcome, Program, Split, Sum
 from tacit.errors import InvalidInputError, words
 from tacit.estimators.base import learned, public, released
-from tacit.estimators.input import as_numbers, check_components, checked_range, clip_rows, clipped_fraction, validated
+from tacit.estimators.input import (
+    Rows,
+    as_numbers,
+    check_components,
+    checked_range,
+    clip_rows,
+    clipped_fraction,
+    validated,
+)
 from tacit.estimators.private import PrivateFit
 from tacit.estimators.verdict import (
     Concern,
@@ -99,7 +107,7 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         middle, half = self._middle_and_half(rows.shape[1])
         return np.asarray(rows * half + middle)
 
-    def _scores(self, rows: Any) -> Floats:
+    def _scores(self, rows: Rows) -> Floats:
         scores = np.asarray(Table(rows).times(self.components_.T), dtype=np.float64)
         return scores - self.scaled(self.mean_[None]) @ self.components_.T if self._centred else scores
 
@@ -109,7 +117,7 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         self._set_mean(result["mean"])
         self._set_values(result["values"])
 
-    def _note_about(self, rows: Any) -> None:
+    def _note_about(self, rows: Rows) -> None:
         """Note concerns about the columns, and about what the components explain of some of the rows."""
         (some,) = some_rows(rows)
         some = some.toarray() if hasattr(some, "toarray") else some
@@ -136,7 +144,7 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         """Keep the variance along the components."""
         raise NotImplementedError
 
-    def _fit_without_noise(self, rows: Any) -> None:
+    def _fit_without_noise(self, rows: Rows) -> None:
         raise NotImplementedError
 
     def _settings(self) -> dict[str, Any]:
@@ -161,7 +169,7 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     def _validated(self, X: Any, *, reset: bool) -> Any:
         return validated(self, X, reset=reset, non_negative=bool(self.non_negative))
 
-    def scaled(self, rows: Any) -> Any:
+    def scaled(self, rows: Rows) -> Any:
         """Return the rows as the components see them: every column mapped from its public range to [-1, 1] / sqrt(n_features).
 
         Without a `feature_range` they stay as they are.
@@ -186,7 +194,7 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         return int(self.components_.shape[0])
 
 
-def components_program(X: Any, settings: dict[str, Any], *, centred: bool, split: Split = SPLIT) -> Program:
+def components_program(X: Rows, settings: dict[str, Any], *, centred: bool, split: Split = SPLIT) -> Program:
     """One holder's view: the moments of the rows, and their leading directions.
 
     The public part has ``components``, ``values`` (the mean square of the rows along them, 0 for a direction that did not rise
@@ -279,7 +287,7 @@ class PrivateSVD(PrivateComponents):
     def _set_values(self, values: Floats) -> None:
         self.singular_values_ = np.sqrt(values * self.count_)
 
-    def _fit_without_noise(self, rows: Any) -> None:
+    def _fit_without_noise(self, rows: Rows) -> None:
         plain = SVD(self.n_components, hide_singular_values=False).fit(rows)
         self.components_ = np.asarray(plain.components_, dtype=np.float64)
         self.singular_values_ = np.asarray(plain.singular_values_, dtype=np.float64)
@@ -333,7 +341,7 @@ class PrivatePCA(PrivateComponents):
     def _set_values(self, values: Floats) -> None:
         self.explained_variance_ = values
 
-    def _fit_without_noise(self, rows: Any) -> None:
+    def _fit_without_noise(self, rows: Rows) -> None:
         plain = PCA(self.n_components, hide_singular_values=False).fit(rows)
         self.components_ = np.asarray(plain.components_, dtype=np.float64)
         self.explained_variance_ = np.asarray(plain.explained_variance_, dtype=np.float64)
@@ -442,7 +450,7 @@ class PrivatePCR(RegressorMixin, PrivateComponents):  # type: ignore[misc]
         return tags
 
 
-def regression_program(X: Any, targets: NDArray[np.float64], settings: dict[str, Any]) -> Program:
+def regression_program(X: Rows, targets: NDArray[np.float64], settings: dict[str, Any]) -> Program:
     """One holder's view: components, then the normal equations of the scores, with a ridge of the size of their noise.
 
     The public part has ``coefficients`` and ``constant`` beside what `components_program` finds; targets are in [-1, 1].

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from tacit.channel import NormedSum, Outcome, Program, Sum
+from tacit.estimators.input import Rows
 from tacit.factor.kernels import one_blas_thread
 from tacit.factor.row_table import Table
 from tacit.factor.svd.arpack import by_arpack
@@ -76,7 +77,7 @@ class CentredRows:
         Of all holders' rows; nothing is subtracted if not given.
     """
 
-    def __init__(self, X: Any, mean: NDArray[np.float64] | None = None) -> None:
+    def __init__(self, X: Rows, mean: NDArray[np.float64] | None = None) -> None:
         self.table, self.mean = Table(X), mean
 
     def scores(self, directions: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -91,7 +92,7 @@ class CentredRows:
         return product if self.mean is None else product - np.outer(self.mean, scores.sum(axis=0))
 
 
-def svd_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | None = None) -> Program:
+def svd_program(X: Rows, settings: SVDSettings, *, mean: NDArray[np.float64] | None = None) -> Program:
     """One holder's view of the right singular vectors of all holders' rows, less `mean` if one is given.
 
     The outcome's public part has ``components`` (k x d, the strongest first, each with its largest entry positive),
@@ -120,7 +121,7 @@ def svd_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | No
     return _outcome(X, settings, search.values[:k], search.vectors.T, search.residuals[-1], exchanges)
 
 
-def power_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | None = None) -> Program:
+def power_program(X: Rows, settings: SVDSettings, *, mean: NDArray[np.float64] | None = None) -> Program:
     r"""Algorithm 4 of Tsikhanovich et al. as printed: :math:`\hat V \leftarrow` orthonormalised :math:`S\hat V`, tau times.
 
     tau is `max_iter`; there is no oversampling and no stopping rule. The start has entries from N(0, 1/d) (line 1 of
@@ -146,7 +147,7 @@ def power_program(X: Any, settings: SVDSettings, *, mean: NDArray[np.float64] | 
 
 
 def _outcome(
-    X: Any,
+    X: Rows,
     settings: SVDSettings,
     squares: NDArray[np.float64] | None,
     vectors: NDArray[np.float64],
@@ -165,7 +166,7 @@ def _outcome(
     return Outcome(public=public, private=private)
 
 
-def pca_program(X: Any, settings: SVDSettings) -> Program:
+def pca_program(X: Rows, settings: SVDSettings) -> Program:
     """One holder's view of the principal components (Algorithm 6, repaired): the mean of all rows, then `svd_program`.
 
     The public part has ``mean`` and ``count`` (of rows) beside what `svd_program` finds.
@@ -177,7 +178,7 @@ def pca_program(X: Any, settings: SVDSettings) -> Program:
     return Outcome(public={**outcome.public, "mean": mean, "count": round(count)}, private=outcome.private)
 
 
-def column_sums(X: Any) -> NDArray[np.float64]:
+def column_sums(X: Rows) -> NDArray[np.float64]:
     """Return the sums of the columns of a dense or sparse table, in double precision."""
     return np.asarray(X.sum(axis=0, dtype=np.float64)).ravel()
 

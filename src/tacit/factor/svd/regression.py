@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from tacit.channel import NormedSum, Outcome, Program, Sum, has_one_owner, is_alone
 from tacit.errors import InvalidInputError, kind_of, words
 from tacit.estimators.base import Estimator, released
-from tacit.estimators.input import as_numbers
+from tacit.estimators.input import Rows, as_numbers
 from tacit.factor.arrays import SomeFloats
 from tacit.factor.svd.pca import PCA
 from tacit.factor.svd.program import CentredRows, SVDSettings, column_sums, svd_program
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 
-def regression_program(X: Any, y: NDArray[np.float64], settings: SVDSettings) -> Program:
+def regression_program(X: Rows, y: NDArray[np.float64], settings: SVDSettings) -> Program:
     r"""One holder's view: means, components, then :math:`\beta = (Z^\top Z)^{-1} Z^\top (y - \bar y)` of all scores Z.
 
     This is principal component regression (PCR) of Tsikhanovich et al. (2019), section 5.2, where :math:`\beta`
