@@ -8,9 +8,17 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import SupportsFloat, TypeGuard
+from typing import TYPE_CHECKING, SupportsFloat, TypeAlias, TypeGuard
 
 from tacit.errors import ConcernWarning, InvalidInputError, Words, parameter, words
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame
+    from numpy.typing import ArrayLike
+    from scipy.sparse import sparray, spmatrix
+
+TableLike: TypeAlias = "ArrayLike | spmatrix | sparray | IntoDataFrame"
+"""A table that a user gives: what becomes an array of numbers, a sparse matrix, or a data frame that narwhals reads."""
 
 LARGEST_FIT_DELTA = 0.01
 """Private fits refuse a larger delta: even among a hundred units it would allow one to be published outright."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tacit.errors import InvalidInputError, kind_of, parameter, words
-from tacit.validation import check_positive, reason_of, refuse_dates
+from tacit.validation import TableLike, check_positive, reason_of, refuse_dates
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -26,12 +26,12 @@ Rows: TypeAlias = "NDArray[np.floating] | csr_array[np.floating, tuple[int, int]
 
 def validated(
     estimator: Estimator,
-    X: Any,
+    X: TableLike,
     *,
     reset: bool,
     dtype: DTypeLike | list[DTypeLike] = np.float64,
     non_negative: bool = False,
-) -> Any:
+) -> Rows:
     """Return `X` as a C-ordered array or CSR matrix of floats; set (`reset`) or check the columns of `estimator`.
 
     Parameters
@@ -49,18 +49,18 @@ def validated(
 
     refuse_dates(X, "a table")
     try:
-        X = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=dtype, order="C")
+        rows: Rows = validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=dtype, order="C")
     except TypeError as error:
         raise TypeError(reason_of(error)) from None
     except ValueError as error:
         raise InvalidInputError("a table of finite numbers, one row per record", reason_of(error), NUMBERS) from None
-    if non_negative and (X if isinstance(X, np.ndarray) else X.data).min(initial=0) < 0:
+    if non_negative and (rows if isinstance(rows, np.ndarray) else rows.data).min(initial=0) < 0:
         raise InvalidInputError(
             f"a table of non-negative numbers for {type(estimator).__name__}",
             words("Negative values in data"),
             "Shift or clip the data by a public amount.",
         )
-    return X
+    return rows
 
 
 def as_numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:

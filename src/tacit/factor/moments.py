@@ -6,7 +6,6 @@ Everything computed from these afterwards (principal components, regressions, sy
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from tacit.estimators.base import public, released
 from tacit.estimators.input import Rows, clip_rows, validated
 from tacit.estimators.private import PrivateFit
 from tacit.factor.noisy_moments.symmetric import nearest_semidefinite, pack, unpack
-from tacit.validation import check_positive
+from tacit.validation import TableLike, check_positive
 
 FRACTIONS = {"count": 0.02, "total": 0.18, "second": 0.8}
 """How the three arrays of the one sum divide its budget. Set by hand: the second moment has the most numbers and gets the
@@ -100,7 +99,7 @@ class PrivateMoments(PrivateFit):
     second_moment_: NDArray[np.float64] = released()
     n_features_in_: int = released()
 
-    def fit(self, X: Any, y: object = None) -> PrivateMoments:
+    def fit(self, X: TableLike, y: object = None) -> PrivateMoments:
         """Release the moments of the rows of `X` (dense or sparse), once."""
         rows = validated(self, X, reset=True)
         norm = check_positive(self.row_norm, "row_norm")

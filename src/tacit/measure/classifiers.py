@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.measure.inputs import TableLike, table_pair
-from tacit.validation import check_choice, check_count, check_seed
+from tacit.measure.inputs import table_pair
+from tacit.validation import TableLike, check_choice, check_count, check_seed
 
 if TYPE_CHECKING:
     from sklearn.base import ClassifierMixin

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.measure.inputs import TableLike, table_pair
-from tacit.validation import check_count, check_seed
+from tacit.measure.inputs import table_pair
+from tacit.validation import TableLike, check_count, check_seed
 
 
 def clustering_accuracy(

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.inputs import TableLike, TablePair, table_pair
+from tacit.measure.inputs import TablePair, table_pair
+from tacit.validation import TableLike
 
 # Directions with less than this fraction of the largest singular value of standardised columns count as rounding.
 _RANK_TOLERANCE = 1e-9

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.inputs import TableLike, TablePair, table_pair
+from tacit.measure.inputs import TablePair, table_pair
+from tacit.validation import TableLike
 
 
 def entropy_loss(original: TableLike, released: TableLike) -> float:

@@ -6,19 +6,16 @@ Matrices are dense or sparse. A table and its release are arrays or data frames 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, Undisclosed, kind_of, listed, words
-from tacit.validation import reason_of
+from tacit.validation import TableLike, reason_of
 
 if TYPE_CHECKING:
-    from narwhals.typing import IntoDataFrame
-
-TableLike: TypeAlias = "ArrayLike | IntoDataFrame"
-"""A table that a user gives: anything that becomes an array of numbers, or a data frame that narwhals reads."""
+    pass
 
 
 def as_matrix(values: Any, name: str) -> Any:

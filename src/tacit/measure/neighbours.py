@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, Undisclosed, parameter
-from tacit.measure.inputs import TableLike, TablePair, table_pair
-from tacit.validation import check_count, check_seed
+from tacit.measure.inputs import TablePair, table_pair
+from tacit.validation import TableLike, check_count, check_seed
 
 Rows = NDArray[np.intp]
 Places = NDArray[np.intp] | NDArray[np.bool_]

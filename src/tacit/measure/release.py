@@ -36,10 +36,10 @@ from tacit.measure.distortion import (
     rank_position,
     value_difference,
 )
-from tacit.measure.inputs import TableLike, TablePair, table_pair
+from tacit.measure.inputs import TablePair, table_pair
 from tacit.measure.neighbours import neighbour_overlap, neighbour_rank_change
 from tacit.measure.verdict import verdict
-from tacit.validation import check_choice, check_count, check_seed, reason_of
+from tacit.validation import TableLike, check_choice, check_count, check_seed, reason_of
 
 Value = TypeVar("Value")
 # In larger tables, clusters and classifiers are measured on this many random rows. Set by hand: it bounds the time.

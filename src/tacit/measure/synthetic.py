@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tacit.errors import InvalidInputError, kind_of, listed, words
 from tacit.measure.attacks import AttackResult, membership
 from tacit.measure.classifiers import classifier_scores
-from tacit.measure.inputs import TableLike
+from tacit.validation import TableLike
 
 if TYPE_CHECKING:
     import narwhals as nw

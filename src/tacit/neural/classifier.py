@@ -16,7 +16,7 @@ from tacit.neural.fallback import ClassFrequencies
 from tacit.neural.gradients import classification_loss
 from tacit.neural.inputs import checked_labels
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork
-from tacit.validation import check_epsilon
+from tacit.validation import TableLike, check_epsilon
 
 
 def _random_labels(n_classes: int, count: int, random: np.random.Generator) -> NDArray[np.int64]:
@@ -138,7 +138,7 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     step_size: float = public(default=2.0)
     classes_: NDArray[Any] = released()
 
-    def fit(self, X: Any, y: object = None) -> PrivateBayesianClassifier:
+    def fit(self, X: TableLike, y: object = None) -> PrivateBayesianClassifier:
         """Learn the classes `y` of the rows of `X` (a table, or images as one array or list)."""
         rows, shape = self._rows(X)
         private = not math.isinf(check_epsilon(self.epsilon, infinite=True))
@@ -146,15 +146,15 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
         self._learn(X, rows, shape, labels, len(self.classes_))
         return self
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: TableLike) -> NDArray[np.float64]:
         """Return the probability of every class for every row: the average over the posterior samples."""
         return np.concatenate([probabilities.mean(axis=0) for probabilities in self._sampled_probabilities(X)])
 
-    def predict_spread(self, X: Any) -> NDArray[np.float64]:
+    def predict_spread(self, X: TableLike) -> NDArray[np.float64]:
         """Return the standard deviation of every class's probability over the posterior samples."""
         return np.concatenate([probabilities.std(axis=0) for probabilities in self._sampled_probabilities(X)])
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: TableLike) -> NDArray[Any]:
         """Return the most probable class of every row."""
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]  # type: ignore[no-any-return]

@@ -15,6 +15,7 @@ from tacit.neural.fallback import MeanTarget
 from tacit.neural.gradients import regression_loss
 from tacit.neural.inputs import checked_targets
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork
+from tacit.validation import TableLike
 
 
 def _random_numbers(n_targets: int, count: int, random: np.random.Generator) -> NDArray[np.float64]:
@@ -91,7 +92,7 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
     single_target_: bool = released()
     clipped_target_fraction_: float = learned()
 
-    def fit(self, X: Any, y: Any = None) -> PrivateBayesianRegressor:
+    def fit(self, X: TableLike, y: Any = None) -> PrivateBayesianRegressor:
         """Learn the numbers `y`, one or several per row of `X` (a table, or images as one array or list)."""
         rows, shape = self._rows(X)
         targets, self.target_range_, self.clipped_target_fraction_ = checked_targets(
@@ -101,15 +102,15 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
         self._learn(X, rows, shape, targets, targets.shape[1])
         return self
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: TableLike) -> NDArray[np.float64]:
         """Return the targets of every row: the average over the posterior samples."""
         return self._over_samples(X, lambda samples: samples.mean(axis=0))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination of the predictions."""
         return float(super().score(X, as_numbers(y, "targets"), sample_weight))
 
-    def predict_spread(self, X: Any) -> NDArray[np.float64]:
+    def predict_spread(self, X: TableLike) -> NDArray[np.float64]:
         """Return the standard deviation of every row's prediction over the posterior samples."""
         return self._over_samples(X, lambda samples: samples.std(axis=0))
 

@@ -20,7 +20,7 @@ from tacit.perturb.columns import NumericColumns, Scaling, fill_missing, read_ch
 from tacit.perturb.target import Range, reach
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import insecure_generator
-from tacit.validation import check_positive, check_seed, reason_of
+from tacit.validation import TableLike, check_positive, check_seed, reason_of
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -53,17 +53,17 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
     _fills: Rows = learned()
     _scaling: Scaling = learned()
 
-    def fit(self, X: Any, y: object = None) -> Self:
+    def fit(self, X: TableLike, y: object = None) -> Self:
         """Learn how to change tables like `X`; some methods use the labels `y`."""
         self._fit(X, y)
         return self
 
-    def fit_transform(self, X: Any, y: object = None) -> Any:
+    def fit_transform(self, X: TableLike, y: object = None) -> Any:
         """Learn from `X` and return its release."""
         chosen, released = self._fit(X, y)
         return chosen.rebuilt(released)
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: TableLike) -> Any:
         """Return the release of other rows, changed with the fitted setting; no labels are needed."""
         check_is_fitted(self)
         chosen = self._read(X, reset=False)

@@ -22,7 +22,7 @@ from tacit.synthetic.pairs import table_program, table_split
 from tacit.synthetic.pairwise import PairwiseModel, chains_of
 from tacit.synthetic.rules import Rules, comparable
 from tacit.synthetic.triples import Triples
-from tacit.validation import check_count, check_seed
+from tacit.validation import TableLike, check_count, check_seed
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -146,7 +146,7 @@ class PrivateTable(PrivateFit):
     table_kind_: str = released()
     n_features_in_: int = released()
 
-    def fit(self, X: Any, y: object = None) -> PrivateTable:
+    def fit(self, X: TableLike, y: object = None) -> PrivateTable:
         """Release the model of the rows of `X`, an array or a data frame, once."""
         table, n_rows, kind = _cells(X)
         units, n_units = self._units(table, n_rows)

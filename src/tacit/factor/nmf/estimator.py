@@ -22,6 +22,7 @@ from tacit.factor.nmf.program import NMFSettings, batch_program, nmf_program
 from tacit.factor.nmf.start import checked_start, nndsvd_program, random_program
 from tacit.factor.row_table import Table
 from tacit.validation import (
+    TableLike,
     check_choice,
     check_count,
     check_flag,
@@ -175,17 +176,17 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
     sum_WW_: NDArray[np.float64] = released()
     n_features_in_: int = released()
 
-    def fit(self, X: Any, y: object = None) -> NMF:
+    def fit(self, X: TableLike, y: object = None) -> NMF:
         """Learn the dictionary of the rows of `X`."""
         self._fit(X)
         return self
 
-    def fit_transform(self, X: Any, y: object = None) -> SomeFloats:
+    def fit_transform(self, X: TableLike, y: object = None) -> SomeFloats:
         """Learn the dictionary of the rows of `X`; return their W, as `transform` would."""
         outcome = self._fit(X)
         return self._solved(self._validated(X, reset=False), outcome.private["W"])
 
-    def transform(self, X: Any) -> SomeFloats:
+    def transform(self, X: TableLike) -> SomeFloats:
         """Return W for new rows: each solved for the dictionary, to convergence."""
         check_is_fitted(self)
         return self._solved(self._validated(X, reset=False))
@@ -196,23 +197,23 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
         product: SomeFloats = np.asarray(W) @ self.components_
         return product
 
-    def outliers_of(self, X: Any) -> Any:
+    def outliers_of(self, X: TableLike) -> Any:
         """Return R for the rows of `X`, sparse: what the dictionary does not explain and the model set aside."""
         from scipy.sparse import csr_array, vstack
 
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
+        rows = self._validated(X, reset=False)
         parts, limits = [], self._settings().outliers
         if limits is None:
-            return csr_array(X.shape, dtype=X.dtype)
-        for rows, cleaned, _ in Table(X).clean_blocks(
-            self._solved(X), self.components_, limits.threshold, limits.bound
+            return csr_array(rows.shape, dtype=rows.dtype)
+        for place, cleaned, _ in Table(rows).clean_blocks(
+            self._solved(rows), self.components_, limits.threshold, limits.bound
         ):
-            block = X[rows] if isinstance(X, np.ndarray) else X[rows].toarray()
+            block = rows[place] if isinstance(rows, np.ndarray) else rows[place].toarray()
             parts.append(csr_array(block - cleaned))
         return vstack(parts, format="csr")
 
-    def partial_fit(self, X: Any, y: object = None) -> NMF:
+    def partial_fit(self, X: TableLike, y: object = None) -> NMF:
         """Improve the dictionary by one batch of rows.
 
         The statistics of the batch are added to those of earlier ones, which fade by `forget_factor`. The first batch is
@@ -220,9 +221,11 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
         """
         if not hasattr(self, "components_"):
             return self.fit(X)
-        X = self._validated(X, reset=False)
+        rows = self._validated(X, reset=False)
         forget = check_rate(self.forget_factor, "forget_factor")
-        batch = batch_program(X, self.components_, self.sum_WX_, self.sum_WW_, forget=forget, settings=self._settings())
+        batch = batch_program(
+            rows, self.components_, self.sum_WX_, self.sum_WW_, forget=forget, settings=self._settings()
+        )
         self._run(batch)
         self.n_iter_ += 1
         return self
@@ -279,14 +282,14 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders, Saved
             simplex=check_flag(self.simplex, "simplex"),
         )
 
-    def _validated(self, X: Any, *, reset: bool) -> Any:
+    def _validated(self, X: TableLike, *, reset: bool) -> Rows:
         """Return `X` as a non-negative array or CSR matrix of floats, not all zero, or raise with what to do."""
-        X = validated(self, X, reset=reset, dtype=[np.float64, np.float32], non_negative=True)
-        if reset and (X if isinstance(X, np.ndarray) else X.data).max(initial=0) == 0:
+        rows = validated(self, X, reset=reset, dtype=[np.float64, np.float32], non_negative=True)
+        if reset and (rows if isinstance(rows, np.ndarray) else rows.data).max(initial=0) == 0:
             raise InvalidInputError(
                 "at least one entry above 0", words("a table of zeros"), "There is nothing to factorise."
             )
-        return X
+        return rows
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -34,7 +34,7 @@ from tacit.factor.nmf.topics import TOPIC_COLUMNS, topics_of
 from tacit.factor.noisy_moments.centred import SPLIT, CentredMoments, centred_moments_program
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import secure_generator
-from tacit.validation import check_choice, check_count, check_epsilon, check_positive, check_rate, check_seed
+from tacit.validation import TableLike, check_choice, check_count, check_epsilon, check_positive, check_rate, check_seed
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -156,7 +156,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
     components_by_round_: NDArray[np.float64] = learned()
     clipped_fraction_: float = learned()
 
-    def fit(self, X: Any, y: object = None) -> PrivateNMF:
+    def fit(self, X: TableLike, y: object = None) -> PrivateNMF:
         """Learn and release the dictionary of the rows of `X` (dense or sparse, not negative)."""
         rows = self._checked(X)
         if math.isinf(self.epsilon):
@@ -177,7 +177,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
             self._note_concerns([*about_columns(rows, names), *about_parts(clipped, self.components_)])
         return self
 
-    def partial_fit(self, X: Any, y: object = None) -> PrivateNMF:
+    def partial_fit(self, X: TableLike, y: object = None) -> PrivateNMF:
         """Release a dictionary of all rows so far, given those that are new: one of the releases of `schedule`.
 
         All releases together cost `epsilon`, which the first charges. By moments only.
@@ -193,7 +193,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
             lambda schedule, max_units: ScheduledSums(schedule, SCHEDULED_SPLIT, max_units)
         )  # before the rows are checked: a file says which columns they have
         rows = self._checked(X, first=not hasattr(self, "_memory"))
-        program = scheduled_moments_program(rows, memory, row_norm=self.row_norm, max_columns=self._column_limit(X))
+        program = scheduled_moments_program(rows, memory, row_norm=self.row_norm, max_columns=self._column_limit(rows))
         outcome = self._run_scheduled(X, program, SCHEDULED_SPLIT, memory)
         self._memory = memory
         self.components_ = self._dictionary(outcome.public["moments"], rows)
@@ -208,7 +208,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
+    def transform(self, X: TableLike) -> NDArray[np.float64]:
         """Return the weights of the rows of `X` in the dictionary; they stay with whoever holds the rows."""
         from sklearn.utils.validation import check_is_fitted
 
@@ -226,7 +226,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
         tags.input_tags.positive_only = True
         return tags
 
-    def _checked(self, X: Any, *, first: bool = True) -> Any:
+    def _checked(self, X: TableLike, *, first: bool = True) -> Rows:
         check_epsilon(self.epsilon, infinite=True)
         check_count(self.n_components, "n_components")
         check_positive(self.row_norm, "row_norm")

@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.channel import Outcome, Program, has_one_owner, is_alone
 from tacit.estimators.base import public, released
 from tacit.estimators.holders import AmongHolders
-from tacit.estimators.input import check_components, validated
+from tacit.estimators.input import Rows, check_components, validated
 from tacit.estimators.saved import SavedModel
 from tacit.factor.arrays import SomeFloats
 from tacit.factor.row_table import Table
 from tacit.factor.svd.program import SVDSettings, svd_program
-from tacit.validation import check_choice, check_count, check_flag, check_non_negative, check_seed
+from tacit.validation import TableLike, check_choice, check_count, check_flag, check_non_negative, check_seed
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -39,20 +39,19 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
     residual_: float = released()
     n_features_in_: int = released()
 
-    def fit(self, X: Any, y: object = None) -> Self:
+    def fit(self, X: TableLike, y: object = None) -> Self:
         """Learn the components of the rows of `X`."""
         self._run(self._program(X, alone=is_alone(), one_owner=has_one_owner()))
         return self
 
-    def fit_transform(self, X: Any, y: object = None) -> SomeFloats:
+    def fit_transform(self, X: TableLike, y: object = None) -> SomeFloats:
         """Learn the components of the rows of `X`; return their scores, as `transform` would."""
         return self.fit(X).transform(X)
 
-    def transform(self, X: Any) -> SomeFloats:
+    def transform(self, X: TableLike) -> SomeFloats:
         """Return the scores of the rows: their coordinates along the components."""
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
-        return self._scores(Table(X))
+        return self._scores(Table(self._validated(X, reset=False)))
 
     def inverse_transform(self, scores: ArrayLike) -> SomeFloats:
         """Return the rows that have these scores: of a table's own scores, its best approximation of this rank."""
@@ -93,13 +92,13 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
             power=check_choice(self.method, "method", ("lanczos", "power")) == "power",
         )
 
-    def _checked(self, X: Any, settings: SVDSettings) -> Any:
+    def _checked(self, X: TableLike, settings: SVDSettings) -> Rows:
         """Return the holder's rows for a fit; the number of rows is not compared with anything: others have more."""
-        X = self._validated(X, reset=True)
-        check_components(settings.n_components, X.shape)
-        return X
+        rows = self._validated(X, reset=True)
+        check_components(settings.n_components, rows.shape)
+        return rows
 
-    def _validated(self, X: Any, *, reset: bool) -> Any:
+    def _validated(self, X: TableLike, *, reset: bool) -> Rows:
         return validated(self, X, reset=reset, dtype=[np.float64, np.float32])
 
     def __sklearn_tags__(self) -> Tags:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,7 +44,7 @@ from tacit.factor.svd.estimator import SVD
 from tacit.factor.svd.pca import PCA
 from tacit.factor.svd.program import signed
 from tacit.factor.svd.regression import PrincipalComponentRegression, checked_targets
-from tacit.validation import check_count, check_positive
+from tacit.validation import TableLike, check_count, check_positive
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -76,7 +76,7 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     n_features_in_: int = released()
     clipped_fraction_: float = learned()
 
-    def fit(self, X: Any, y: object = None) -> Self:
+    def fit(self, X: TableLike, y: object = None) -> Self:
         """Learn and release the components of the rows of `X` (dense or sparse)."""
         rows = self._checked(X)
         if math.isinf(self.epsilon):
@@ -87,11 +87,11 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             self._note_about(rows)
         return self
 
-    def fit_transform(self, X: Any, y: object = None) -> Floats:
+    def fit_transform(self, X: TableLike, y: object = None) -> Floats:
         """Learn the components of the rows of `X`; return their scores, as `transform` would."""
         return self.fit(X, y).transform(X)
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: TableLike) -> Floats:
         """Return the scores of the rows, their coordinates along the components; they stay with whoever holds the rows."""
         check_is_fitted(self, "components_")
         return self._scores(self.scaled(self._validated(X, reset=False)))
@@ -155,7 +155,7 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             "rank": self.n_components,
         }
 
-    def _checked(self, X: Any) -> Any:
+    def _checked(self, X: TableLike) -> Rows:
         """Return the rows for a fit, scaled by their public range."""
         check_count(self.n_components, "n_components")
         check_positive(self.row_norm, "row_norm")
@@ -166,10 +166,14 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         self.clipped_fraction_ = clipped_fraction(rows, self.row_norm)
         return rows
 
-    def _validated(self, X: Any, *, reset: bool) -> Any:
+    def _validated(self, X: TableLike, *, reset: bool) -> Rows:
         return validated(self, X, reset=reset, non_negative=bool(self.non_negative))
 
-    def scaled(self, rows: Rows) -> Any:
+    @overload
+    def scaled(self, rows: Floats) -> Floats: ...
+    @overload
+    def scaled(self, rows: Rows) -> Rows: ...
+    def scaled(self, rows: Rows) -> Rows:
         """Return the rows as the components see them: every column mapped from its public range to [-1, 1] / sqrt(n_features).
 
         Without a `feature_range` they stay as they are.
@@ -401,7 +405,7 @@ class PrivatePCR(RegressorMixin, PrivateComponents):  # type: ignore[misc]
     intercept_: float = released()
     clipped_target_fraction_: float = learned()
 
-    def fit(self, X: Any, y: object = None) -> Self:
+    def fit(self, X: TableLike, y: object = None) -> Self:
         """Learn and release the components of the rows of `X` and the regression of `y` on their scores."""
         rows = self._checked(X)
         targets = checked_targets(self, rows, y)
@@ -430,13 +434,13 @@ class PrivatePCR(RegressorMixin, PrivateComponents):  # type: ignore[misc]
             self._note_concerns(not_better_than("the mean target", *errors, measure="error on some of the rows"))
         return self
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: TableLike) -> Floats:
         """Return the predicted targets of the rows, within `target_range`."""
         low, high = checked_range(self.target_range, 1, "target_range")
         predicted: Floats = np.clip(self.transform(X) @ self.score_coef_ + self.intercept_, low, high)
         return predicted
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination of the predictions."""
         return float(super().score(X, as_numbers(y, "targets"), sample_weight))
 

@@ -16,7 +16,7 @@ from tacit.estimators.input import Rows, as_numbers
 from tacit.factor.arrays import SomeFloats
 from tacit.factor.svd.pca import PCA
 from tacit.factor.svd.program import CentredRows, SVDSettings, column_sums, svd_program
-from tacit.validation import refuse_dates
+from tacit.validation import TableLike, refuse_dates
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -118,23 +118,21 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
     coef_: SomeFloats = released()
     intercept_: float = released()
 
-    def fit(self, X: Any, y: object = None) -> Self:
+    def fit(self, X: TableLike, y: object = None) -> Self:
         """Learn the components of the rows of `X` and the regression of `y` on their scores."""
         self._run(self._program(X, y, alone=is_alone(), one_owner=has_one_owner()))
         return self
 
-    def fit_transform(self, X: Any, y: object = None) -> SomeFloats:
+    def fit_transform(self, X: TableLike, y: object = None) -> SomeFloats:
         """Fit; return the scores of the rows."""
         return self.fit(X, y).transform(X)
 
-    def predict(self, X: Any) -> SomeFloats:
+    def predict(self, X: TableLike) -> SomeFloats:
         """Return the predicted targets of the rows."""
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
-        predicted: SomeFloats = X @ self.coef_ + self.intercept_
-        return predicted
+        return np.asarray(self._validated(X, reset=False) @ self.coef_ + self.intercept_)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination of the predictions."""
         return float(super().score(X, as_numbers(y, "targets"), sample_weight))
 

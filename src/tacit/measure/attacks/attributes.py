@@ -9,9 +9,9 @@ import numpy as np
 from tacit.errors import InvalidInputError, words
 from tacit.measure.attacks.result import AttackResult, normal_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
-from tacit.measure.inputs import TableLike, table_pair
+from tacit.measure.inputs import table_pair
 from tacit.measure.neighbours import Numbers, nearest
-from tacit.validation import check_positive
+from tacit.validation import TableLike, check_positive
 
 
 @dataclass(frozen=True)

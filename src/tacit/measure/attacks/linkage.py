@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from tacit.errors import InvalidInputError, kind_of, parameter
 from tacit.measure.attacks.result import AttackResult, fraction_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
-from tacit.measure.inputs import TableLike, TablePair, table_pair
+from tacit.measure.inputs import TablePair, table_pair
 from tacit.measure.neighbours import POINTS_AT_ONCE, LowerBounds, Numbers, Rows, query_blocks, squared_distances
+from tacit.validation import TableLike
 
 # Length of the second list of candidates. Set by hand.
 _SHORT_LIST = 5

@@ -9,8 +9,9 @@ import numpy as np
 from tacit.errors import InvalidInputError, words
 from tacit.measure.attacks.result import AttackResult, normal_interval
 from tacit.measure.attacks.targets import chosen_rows, standardised
-from tacit.measure.inputs import TableLike, as_table, table_pair
+from tacit.measure.inputs import as_table, table_pair
 from tacit.measure.neighbours import Numbers, nearest
+from tacit.validation import TableLike
 
 # The false-positive rate at which `found_at_1_percent` is measured (Carlini et al. 2022 use low rates like this).
 _FALSE_ALARMS = 0.01

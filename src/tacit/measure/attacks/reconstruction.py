@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.measure.attacks.result import Reconstruction, reconstruction
 from tacit.measure.attacks.targets import standardised
-from tacit.measure.inputs import TableLike, TablePair, table_pair
-from tacit.validation import check_choice, check_count, check_seed
+from tacit.measure.inputs import TablePair, table_pair
+from tacit.validation import TableLike, check_choice, check_count, check_seed
 
 # Least noise variance of a column, as a fraction of its variance: the column is then kept to six digits.
 _LEAST_NOISE = 1e-12

@@ -18,7 +18,7 @@ from tacit.estimators.base import public
 from tacit.perturb.base import Rows, TablePerturbation
 from tacit.perturb.columns import fill_missing
 from tacit.perturb.target import Range
-from tacit.validation import check_choice, check_count, check_non_negative, check_positive
+from tacit.validation import TableLike, check_choice, check_count, check_non_negative, check_positive
 
 FORMS = ("class", "leaf")
 MOST_PERCENT = 2.0
@@ -165,7 +165,7 @@ class CorrelationAware(TablePerturbation):
     classes: Any = public(default=None)
     scale: str = public(default="none")
 
-    def transform_with_labels(self, X: Any, y: Any) -> Any:
+    def transform_with_labels(self, X: TableLike, y: Any) -> Any:
         """Return the release of other rows with their *true labels*, as in the thesis.
 
         A classifier scores better on it than on rows with unknown labels: use it only to reproduce figures.

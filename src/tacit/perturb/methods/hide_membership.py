@@ -24,7 +24,7 @@ from tacit.perturb.clusters import indicators, k_means
 from tacit.perturb.methods.constrained_nmf import constrained_factors, solve_memberships
 from tacit.perturb.methods.nmf import check_non_negative_rows
 from tacit.perturb.target import Range
-from tacit.validation import check_non_negative
+from tacit.validation import TableLike, check_non_negative
 
 ANYWHERE_ELSE = "anywhere else"
 BETAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
@@ -225,7 +225,7 @@ class HideMembership(TablePerturbation):
     beta: float | None = public(default=None)
     random_state: int | None = withheld(default=0)
 
-    def clusters(self, X: Any) -> NDArray[np.intp]:
+    def clusters(self, X: TableLike) -> NDArray[np.intp]:
         """Return the cluster of each row of `X`, with the numbers that `hide` uses; needs a `random_state`."""
         if self.random_state is None:
             raise InvalidInputError(

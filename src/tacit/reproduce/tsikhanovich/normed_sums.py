@@ -12,6 +12,7 @@ from tacit.channel import run as run_program
 from tacit.parties import run_local
 from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.outcome import ItemOutcome, Row, SideBySide
+from tacit.validation import TableLike
 
 PAPER = {
     **{(2, 100): 1.4, (2, 1000): 11.5, (2, 10_000): 113.9},
@@ -28,7 +29,7 @@ class Directions:
     def __init__(self, repeats: int) -> None:
         self.repeats = repeats
 
-    def fit(self, X: Any, y: object = None) -> Directions:
+    def fit(self, X: TableLike, y: object = None) -> Directions:
         """Run the sums; the first connects and is not counted."""
         self.guarantee_ = None
         run_program(self._program(X), Clear())
