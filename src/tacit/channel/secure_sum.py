@@ -41,7 +41,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.channel.directions.runtime import import_mpyc
-from tacit.channel.fixedpoint import Elements, Ring
+from tacit.channel.fixedpoint import Elements, Grid, Ring
 from tacit.channel.masked import Masks
 from tacit.channel.noisy import LEAST_SHARE, SHARE_RESERVE, scales
 from tacit.channel.plan import Plan
@@ -605,7 +605,7 @@ class NoiseShares:
             )
 
     @cached_property
-    def _scales(self) -> tuple[Any, float, float]:
+    def _scales(self) -> tuple[Grid, float, float]:
         plan = Plan.for_budget(self.epsilon, self.delta, unit="user")
         return scales(self.bound, self.settings.length, plan.multiplier(1.0), 1)
 

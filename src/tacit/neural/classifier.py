@@ -159,7 +159,7 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]  # type: ignore[no-any-return]
 
-    def _sampled_probabilities(self, X: Any) -> Iterator[NDArray[np.float64]]:
+    def _sampled_probabilities(self, X: TableLike) -> Iterator[NDArray[np.float64]]:
         """Yield (n_samples, n_rows, n_classes) for a few rows at a time."""
         for scores in self._sampled_scores(X, len(getattr(self, "classes_", ()))):
             yield torch.softmax(scores, dim=2).numpy()

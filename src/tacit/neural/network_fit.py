@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.channel import Plan
 from tacit.errors import InvalidInputError, PrivacyWarning, parameter, words
 from tacit.estimators.base import learned, public, released
-from tacit.estimators.input import checked_range, validated
+from tacit.estimators.input import Rows, checked_range, validated
 from tacit.estimators.private import PrivateFit
 from tacit.estimators.verdict import RELEASED, Concern, about_losses
 from tacit.neural.dropout import summarise_rates
@@ -27,6 +27,7 @@ from tacit.neural.program import LEAST_RATE, STEPS, Training, count_fraction_for
 from tacit.neural.published import ACCOUNTINGS, published_noise
 from tacit.neural.trial import ROWS, check_module, choose_engine
 from tacit.validation import (
+    TableLike,
     check_choice,
     check_count,
     check_epsilon,
@@ -155,13 +156,13 @@ class PrivateNetwork(PrivateFit):
             )
         ]
 
-    def _rows(self, X: Any) -> tuple[Any, tuple[int, int] | None]:
+    def _rows(self, X: TableLike) -> tuple[Any, tuple[int, int] | None]:
         """Return the checked rows, and the shape of the images if `X` is a stack or a list of them."""
         rows, shape = as_rows(X)
         return validated(self, rows, reset=True), shape
 
     def _learn(
-        self, X: Any, rows: Any, shape: tuple[int, int] | None, targets: NDArray[np.generic], n_outputs: int
+        self, X: TableLike, rows: Rows, shape: tuple[int, int] | None, targets: NDArray[np.generic], n_outputs: int
     ) -> None:
         training = self._training()
         limits = checked_range(self.feature_range, rows.shape[1])
@@ -279,7 +280,7 @@ class PrivateNetwork(PrivateFit):
                 stacklevel=4,
             )
 
-    def _sampled_scores(self, X: Any, n_outputs: int) -> Iterator[torch.Tensor]:
+    def _sampled_scores(self, X: TableLike, n_outputs: int) -> Iterator[torch.Tensor]:
         """Yield the scores (n_samples, n_rows, n_outputs) at the scale `scale_`, for some rows at a time."""
         from sklearn.utils.validation import check_is_fitted
 

@@ -115,12 +115,12 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
         return self._over_samples(X, lambda samples: samples.std(axis=0))
 
     def _over_samples(
-        self, X: Any, reduce: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+        self, X: TableLike, reduce: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
         predicted = np.concatenate([reduce(samples) for samples in self._sampled_predictions(X)])
         return predicted[:, 0] if self.single_target_ else predicted
 
-    def _sampled_predictions(self, X: Any) -> Iterator[NDArray[np.float64]]:
+    def _sampled_predictions(self, X: TableLike) -> Iterator[NDArray[np.float64]]:
         """Yield (n_samples, n_rows, n_targets), in the units of the targets, for some rows at a time."""
         low, high = getattr(self, "target_range_", np.zeros((2, 1)))
         for scores in self._sampled_scores(X, len(low)):

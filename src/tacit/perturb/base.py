@@ -70,7 +70,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
         values, _, self.n_imputed_ = fill_missing(chosen.values, self.missing, chosen.names, self._fills)
         return chosen.rebuilt(self._scaling.up(self._change_new(self._scaling.down(values))))
 
-    def _fit(self, X: Any, y: Any) -> tuple[NumericColumns, Rows]:
+    def _fit(self, X: TableLike, y: Any) -> tuple[NumericColumns, Rows]:
         chosen = self._read(X, reset=True)
         values, self._fills, self.n_imputed_ = fill_missing(chosen.values, self.missing, chosen.names)
         check_varied(values, chosen.names)
@@ -121,7 +121,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
         (name, value), *_ = stated.items()
         return None if name == "target_distortion" else self._check_level(value)
 
-    def _read(self, X: Any, *, reset: bool) -> NumericColumns:
+    def _read(self, X: TableLike, *, reset: bool) -> NumericColumns:
         chosen = read_chosen(X, self.columns, self.unchanged)
         try:
             validate_data(

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
 from tacit.estimators.base import Estimator
+from tacit.estimators.input import Rows
 from tacit.estimators.verdict import Concern, about_columns, about_directions, about_strength, some_rows
 from tacit.factor import PCA, SVD, PrivatePCA, PrivateSVD
 from tacit.privacy.ledger.spending import account_of
@@ -145,7 +146,7 @@ KINDS: dict[str, tuple[type[SVD | PCA], type[PrivateSVD | PrivatePCA], type[Comp
 
 @concerns_in_the_result
 def fit_components(
-    X: Any,
+    X: Rows,
     n_components: int,
     *,
     kind: str = "svd",
@@ -237,14 +238,14 @@ def fit_components(
     return result(private, measures, int(train.shape[0]), terms, image_shape, drawn, seen)
 
 
-def _measures(model: Estimator, train: Any, test: Any) -> dict[str, float]:
+def _measures(model: Estimator, train: Rows, test: Rows) -> dict[str, float]:
     measures = {"fraction explained": _explained(model, train)}
     if test.shape[0]:
         measures[HELD_OUT] = _explained(model, test)
     return measures
 
 
-def _explained(model: Estimator, rows: Any) -> float:
+def _explained(model: Estimator, rows: Rows) -> float:
     """Return the squared norm of the scores divided by that of the rows (minus the mean, for PCA)."""
     mean = getattr(model, "mean_", None) if isinstance(model, PCA | PrivatePCA) else None
     explained = float(np.sum(np.square(model.transform(rows)), dtype=np.float64))
@@ -264,7 +265,7 @@ def _ends(component: NDArray[np.floating], terms: Sequence[str], sign: int) -> s
     return " ".join(str(terms[place]) for place in order if sign * component[place] > 0)
 
 
-def _about_columns(model: Estimator, X: Any, terms: Sequence[str] | None, *, centred: bool) -> tuple[Concern, ...]:
+def _about_columns(model: Estimator, X: Rows, terms: Sequence[str] | None, *, centred: bool) -> tuple[Concern, ...]:
     """Return a concern if one column has nearly all of the squared entries of some of the rows, as the model sees them."""
     scaled = getattr(model, "scaled", lambda rows: rows)  # a private model maps columns from their public range
     (rows,) = some_rows(X)

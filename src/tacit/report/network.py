@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 REPORTS_PER_TRAINING = 10
 """Number of calls of `progress` during one training."""
 
+Network: TypeAlias = "PrivateBayesianClassifier | PrivateBayesianRegressor"
+
 
 class Task(ABC):
     """The task of a network: its estimator, its measures on held-out examples, and its figures.
@@ -39,11 +41,11 @@ class Task(ABC):
     """
 
     @abstractmethod
-    def model(self, **settings: Any) -> PrivateBayesianClassifier | PrivateBayesianRegressor:
+    def model(self, **settings: Any) -> Network:
         """Return an estimator that is not fitted."""
 
     @abstractmethod
-    def measures(self, models: dict[str, Any], X: Any, y: Any) -> dict[str, float]:
+    def measures(self, models: dict[str, Network], X: Any, y: Any) -> dict[str, float]:
         """Return measures on examples that were held out of the fit."""
 
     @abstractmethod
@@ -51,7 +53,7 @@ class Task(ABC):
         """Compare the measures with those of a prediction that needs no model."""
 
     @abstractmethod
-    def draw(self, report: Report, models: dict[str, Any], X: Any, y: Any) -> None:
+    def draw(self, report: Report, models: dict[str, Network], X: Any, y: Any) -> None:
         """Add figures of the measures."""
 
     @abstractmethod
@@ -65,13 +67,13 @@ class ClassTask(Task):
     def __init__(self, classes: Sequence[Hashable]) -> None:
         self.classes = np.unique(np.asarray(classes))
 
-    def model(self, **settings: Any) -> PrivateBayesianClassifier | PrivateBayesianRegressor:
+    def model(self, **settings: Any) -> Network:
         """Return a classifier."""
         from tacit.neural import PrivateBayesianClassifier
 
         return PrivateBayesianClassifier(classes=self.classes, **settings)
 
-    def measures(self, models: dict[str, Any], X: Any, y: Any) -> dict[str, float]:
+    def measures(self, models: dict[str, Network], X: Any, y: Any) -> dict[str, float]:
         """Return accuracies and calibration errors."""
         from tacit.neural import expected_calibration_error
 
@@ -92,7 +94,7 @@ class ClassTask(Task):
         name = "always predicting the most frequent class"
         return not_better_than(name, measures["accuracy"], prior, measure="accuracy", higher=True)
 
-    def draw(self, report: Report, models: dict[str, Any], X: Any, y: Any) -> None:
+    def draw(self, report: Report, models: dict[str, Network], X: Any, y: Any) -> None:
         """Draw calibration and confusion."""
         from sklearn.metrics import confusion_matrix
 
@@ -123,13 +125,13 @@ class NumberTask(Task):
     def __init__(self, target_range: tuple[float, float]) -> None:
         self.target_range = float(target_range[0]), float(target_range[1])
 
-    def model(self, **settings: Any) -> PrivateBayesianClassifier | PrivateBayesianRegressor:
+    def model(self, **settings: Any) -> Network:
         """Return a regressor."""
         from tacit.neural import PrivateBayesianRegressor
 
         return PrivateBayesianRegressor(target_range=self.target_range, **settings)
 
-    def measures(self, models: dict[str, Any], X: Any, y: Any) -> dict[str, float]:
+    def measures(self, models: dict[str, Network], X: Any, y: Any) -> dict[str, float]:
         """Return errors, and those of the mean of the held-out labels."""
         measures = {}
         for place, (name, model) in enumerate(models.items()):
@@ -145,7 +147,7 @@ class NumberTask(Task):
         error, trivial = (measures[f"root mean squared error{which}"] for which in ("", " of the mean label"))
         return not_better_than("always predicting the mean label", error, trivial, measure="root mean squared error")
 
-    def draw(self, report: Report, models: dict[str, Any], X: Any, y: Any) -> None:
+    def draw(self, report: Report, models: dict[str, Network], X: Any, y: Any) -> None:
         """Draw predictions against labels."""
         points = {name: model.predict(X) for name, model in models.items()}
         report.figure("Predictions", predictions_plot(y, points), "Correct predictions are on the diagonal.")
@@ -203,7 +205,7 @@ class NetworkComparison(FitResult):
         return [*concerns, *self.task.concerns(self.measures)] if len(self.test[1]) else concerns
 
     @property
-    def models(self) -> dict[str, Any]:
+    def models(self) -> dict[str, Network]:
         """The models by name, the one to use first."""
         if self.model is self.plain:
             return {"fitted": self.model}
@@ -320,7 +322,7 @@ def compare_networks(
     train, test = (X[~out], labels[~out]), (X[out], labels[out])
     settings = {"delta": delta, "random_state": random_state, **parameters}
 
-    def trained(what: str, **further: Any) -> PrivateBayesianClassifier | PrivateBayesianRegressor:
+    def trained(what: str, **further: Any) -> Network:
         model = task.model(**settings, **further)
         with show_progress(_steps_shown(say, what, model)):
             return model.fit(*train)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
+from tacit.estimators.input import Rows
 from tacit.estimators.verdict import Concern, about_columns, about_components, not_better_than
 from tacit.factor import NMF, PrivateNMF, choose_rank
 from tacit.measure import held_out_error, match_topics, top_words, topic_coherence
@@ -192,7 +193,7 @@ def in_words(name: str) -> str:
 
 @concerns_in_the_result
 def compare_nmf(
-    X: Any,
+    X: Rows,
     n_components: int | Sequence[int],
     *,
     epsilon: float | None = None,
@@ -321,7 +322,7 @@ def compare_nmf(
     return NMFComparison(model, plain, both, errors, **fitted, rank_errors=rank_errors, frontier=drawn)
 
 
-def _measures(model: PrivateNMF | NMF, test: Any, counts: csr_array | None) -> dict[str, float]:
+def _measures(model: PrivateNMF | NMF, test: Rows, counts: csr_array | None) -> dict[str, float]:
     measures = {}
     if test.shape[0]:
         measures["held-out error"] = float(held_out_error(test, model.components_))
@@ -331,7 +332,7 @@ def _measures(model: PrivateNMF | NMF, test: Any, counts: csr_array | None) -> d
     return measures
 
 
-def _sweep_errors(train: Any, test: Any, rank: int, settings: dict[str, Any]) -> list[float]:
+def _sweep_errors(train: Any, test: Rows, rank: int, settings: dict[str, Any]) -> list[float]:
     """Return the error on held-out rows after each of the first sweeps of the fit without privacy."""
     if not test.shape[0]:
         return []
@@ -339,7 +340,7 @@ def _sweep_errors(train: Any, test: Any, rank: int, settings: dict[str, Any]) ->
     return [float(held_out_error(test, fit.components_)) for fit in fits]
 
 
-def _round_errors(model: PrivateNMF, test: Any) -> list[float]:
+def _round_errors(model: PrivateNMF, test: Rows) -> list[float]:
     """Return the error on held-out rows after each private round; the dictionaries of all rounds are released."""
     path = getattr(model, "components_by_round_", None)
     if path is None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import InvalidInputError, parameter
+from tacit.estimators.input import Rows
 from tacit.measure.ksdp import ksdp
 from tacit.measure.ksdp.result import KSDP
 from tacit.report.page import Report
@@ -33,7 +34,7 @@ class PresenceResult(Result):
 
 def measure_presence(
     mechanism: Any,
-    X: Any,
+    X: Rows,
     documents: int | Sequence[int] = 20,
     *,
     samples: int = 50,

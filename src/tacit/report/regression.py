@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
 from tacit.estimators.base import Estimator
-from tacit.estimators.input import as_numbers
+from tacit.estimators.input import Rows, as_numbers
 from tacit.estimators.verdict import Concern, about_strength, not_better_than
 from tacit.factor import PrincipalComponentRegression, PrivatePCR
 from tacit.privacy.ledger.spending import account_of
@@ -98,8 +98,8 @@ class RegressionResult(FitResult):
 
 @concerns_in_the_result
 def fit_regression(
-    X: Any,
-    y: Any,
+    X: Rows,
+    y: NDArray[np.float64],
     n_components: int,
     *,
     epsilon: float | None = None,
@@ -177,7 +177,7 @@ def fit_regression(
     return RegressionResult(private, measures, n_rows, regression_frontier(private, n_rows) if frontier else None)
 
 
-def _measures(model: Estimator, X: Any, y: Any) -> dict[str, float]:
+def _measures(model: Estimator, X: Rows, y: NDArray[np.float64]) -> dict[str, float]:
     if not len(y):
         return {}
     return {"error": _error(y, model.predict(X)), "R2": float(model.score(X, y))}

@@ -40,6 +40,7 @@ from tacit.validation import check_seed
 
 if TYPE_CHECKING:
     import narwhals as nw
+    from narwhals.typing import IntoDataFrame
 
     from tacit.privacy.ledger import Ledger
 
@@ -80,12 +81,12 @@ class ReleasedTable(Result):
 
 
 def perturb_table(
-    frame: Any,
+    frame: IntoDataFrame,
     method: str = "compressed-nmf",
     *,
     label: str | None = None,
     left_out: Sequence[str] = (),
-    appended_to: Any = None,
+    appended_to: IntoDataFrame | None = None,
     **settings: Any,
 ) -> ReleasedTable:
     """Perturb a table with a method that has no guarantee.
@@ -174,7 +175,7 @@ def perturb_table(
 
 @concerns_in_the_result
 def synthesize_table(
-    frame: Any,
+    frame: IntoDataFrame,
     schema: Any,
     *,
     epsilon: float,
@@ -353,7 +354,7 @@ class TableComparison(Result):
 
 
 def compare_table(
-    frame: Any,
+    frame: IntoDataFrame,
     *,
     label: str | None = None,
     columns: Sequence[str] | None = None,
@@ -429,7 +430,7 @@ N_COMPARED = len(COMPARED)
 """Number of calls of `advance` by `compare_table`."""
 
 
-def _frame(frame: Any) -> nw.DataFrame[Any]:
+def _frame(frame: object) -> nw.DataFrame[Any]:
     table = as_frame(frame)
     if table is None:
         raise InvalidInputError(

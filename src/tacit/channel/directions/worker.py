@@ -6,13 +6,15 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from tacit.channel.directions.link import ALIVE, PartyStreams, PeerMessages, name_parties
 from tacit.errors import PartyError, ProtocolError, TacitError, words
 
 _BEATS, _SILENT_BEATS = 8, 2.5
 """Signs of life in one timeout; a peer that missed more than two counts as silent."""
+
+Result = TypeVar("Result")
 
 
 class Worker:
@@ -56,7 +58,7 @@ class Worker:
             self._thread.shutdown()
             raise
 
-    def run(self, work: Callable[[], Coroutine[Any, Any, Any]], timeout: float) -> Any:
+    def run(self, work: Callable[[], Coroutine[object, None, Result]], timeout: float) -> Result:
         """Run a step that all parties take part in, and return its result."""
         if self._closed or self._stopped is not None:
             raise ProtocolError(
@@ -127,7 +129,7 @@ class Worker:
         if isinstance(error, Exception):
             self._fail(error)
 
-    def _run(self, work: Callable[[], Coroutine[Any, Any, Any]], timeout: float) -> Any:
+    def _run(self, work: Callable[[], Coroutine[object, None, Result]], timeout: float) -> Result:
         watched = self._loop.create_task(self._watch(work, timeout))
         try:
             while not watched.done():
@@ -148,14 +150,15 @@ class Worker:
                 "All parties must run the same job; start it again, or resume it.",
             ) from None
 
-    async def _watch(self, work: Callable[[], Coroutine[Any, Any, Any]], timeout: float) -> Any:
+    async def _watch(self, work: Callable[[], Coroutine[object, None, Result]], timeout: float) -> Result:
         """Do the work, show the peers that this party lives, and give up after the timeout."""
         task = self._loop.create_task(work())
         end = time.monotonic() + timeout
         try:
             while True:
                 wait = min(timeout / _BEATS, max(end - time.monotonic(), 0.0))
-                await asyncio.wait({task, self._failure}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                ends: set[asyncio.Future[Any]] = {task, self._failure}
+                await asyncio.wait(ends, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
                 if task.done():
                     return task.result()
                 if self._failure.done():

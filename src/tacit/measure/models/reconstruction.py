@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, kind_of, words
 from tacit.measure.inputs import as_dense, as_matrix
+from tacit.validation import TableLike
 
 # Rows are converted to float64 this many at a time, so that the copy stays small beside the matrix.
 _ROWS_AT_ONCE = 4096
@@ -16,7 +15,7 @@ _ROWS_AT_ONCE = 4096
 _STEPS_PER_TOPIC = 30
 
 
-def reconstruction_error(X: Any, W: ArrayLike, T: ArrayLike) -> float:
+def reconstruction_error(X: TableLike, W: ArrayLike, T: ArrayLike) -> float:
     r"""Return half the mean squared distance between the rows of X and those of W T.
 
     .. math::
@@ -64,7 +63,7 @@ def reconstruction_error(X: Any, W: ArrayLike, T: ArrayLike) -> float:
     return max(total, 0.0) / (2 * n_rows)
 
 
-def non_negative_rows(X: Any, T: ArrayLike) -> NDArray[np.float64]:
+def non_negative_rows(X: TableLike, T: ArrayLike) -> NDArray[np.float64]:
     r"""Return for each row x of X the non-negative h that minimises :math:`\lVert x - hT \rVert`.
 
     With :math:`T^\top = QR`, the squared distance differs only by a constant from :math:`\lVert Q^\top x - Rh \rVert^2`, a
@@ -97,7 +96,7 @@ def non_negative_rows(X: Any, T: ArrayLike) -> NDArray[np.float64]:
     return weights
 
 
-def held_out_error(X: Any, T: ArrayLike, rows: ArrayLike | None = None) -> float:
+def held_out_error(X: TableLike, T: ArrayLike, rows: ArrayLike | None = None) -> float:
     r"""Return the error of the best approximation of rows by a dictionary.
 
     .. math::

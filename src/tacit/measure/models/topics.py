@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, words
 from tacit.measure.inputs import as_dense, as_matrix
-from tacit.validation import check_choice, check_count, check_positive
+from tacit.validation import TableLike, check_choice, check_count, check_positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ def top_words(components: ArrayLike, terms: Sequence[str], n: int = 10) -> list[
 
 def topic_coherence(
     components: ArrayLike,
-    counts: Any,
+    counts: TableLike,
     *,
     measure: Literal["u_mass", "c_npmi", "c_v"] = "c_npmi",
     n_words: int = 10,
