@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from tacit.errors import InvalidInputError, words
@@ -14,7 +14,7 @@ from tacit.estimators.base import learned, public, released
 from tacit.estimators.saved import SavedModel
 from tacit.factor.implicit.interactions import WEIGHTINGS, CatalogueIds, as_weights, read_interactions
 from tacit.factor.ratings.evaluation import first_columns
-from tacit.factor.ratings.table import Ids, RatingTable
+from tacit.factor.ratings.table import Ids, IdsLike, RatingsLike, RatingTable
 from tacit.measure.ranking import RankingScores, divided_histories, ranking_scores
 from tacit.validation import check_choice, check_count
 
@@ -52,7 +52,13 @@ class ImplicitModel(SavedModel):
         return self._best(table.columns[own], table.values[own], n, exclude_seen)
 
     def recommend_for(
-        self, items: Any, n: int = 10, *, weights: Any = None, exclude_seen: bool = True, unknown: str = "raise"
+        self,
+        items: IdsLike,
+        n: int = 10,
+        *,
+        weights: ArrayLike | None = None,
+        exclude_seen: bool = True,
+        unknown: str = "raise",
     ) -> list[tuple[Hashable, float]]:
         """Return the `n` items with the highest scores, and these, for a user who was not in the fit.
 
@@ -86,14 +92,18 @@ class ImplicitModel(SavedModel):
         best = np.argsort(-likeness, kind="stable")[: min(n, len(ids) - 1)]
         return [(ids[index], float(likeness[index])) for index in best]
 
-    def rank(self, histories: Sequence[Any], n: int = 10, *, weights: Any = None) -> list[list[Hashable]]:
+    def rank(
+        self, histories: Sequence[IdsLike], n: int = 10, *, weights: Sequence[ArrayLike] | None = None
+    ) -> list[list[Hashable]]:
         """Return the `n` best items for each of several histories, without the items of that history."""
         given = [None] * len(histories) if weights is None else weights
         own = [self._own(items, one, "ignore") for items, one in zip(histories, given, strict=True)]
         ids = self._items()
         return [[ids[index] for index in best] for best in self._ranked(own, check_count(n, "n"))]
 
-    def evaluate(self, users: Any, items: Any = None, weights: Any = None, *, k: int = 20) -> RankingScores:
+    def evaluate(
+        self, users: RatingsLike, items: IdsLike | None = None, weights: ArrayLike | None = None, *, k: int = 20
+    ) -> RankingScores:
         """Measure the lists of users of the fit on items that were held out of it.
 
         Parameters
@@ -117,9 +127,9 @@ class ImplicitModel(SavedModel):
 
     def evaluate_new_users(
         self,
-        users: Any,
-        items: Any = None,
-        weights: Any = None,
+        users: RatingsLike,
+        items: IdsLike | None = None,
+        weights: ArrayLike | None = None,
         *,
         k: int = 20,
         fraction: float = 0.2,
@@ -203,7 +213,9 @@ class ImplicitModel(SavedModel):
         best = [place for place in first_columns(scores, n)[0] if np.isfinite(scores[0, place])]
         return [(ids[int(place)], float(scores[0, place])) for place in best]
 
-    def _own(self, items: Any, weights: Any, unknown: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _own(
+        self, items: IdsLike, weights: ArrayLike | None, unknown: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         check_choice(unknown, "unknown", ("raise", "ignore"))
         ids = self._items()
         columns = ids.codes(items, "item")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
 from tacit.channel import Clear, Outcome, Program, Sum, run
@@ -14,7 +13,7 @@ from tacit.factor.implicit.interactions import WEIGHTINGS, read_interactions
 from tacit.factor.implicit.item_model import item_regression
 from tacit.factor.implicit.model import ImplicitModel
 from tacit.factor.implicit.program import unit_rows
-from tacit.factor.ratings.table import RatingTable
+from tacit.factor.ratings.table import IdsLike, RatingsLike, RatingTable
 from tacit.privacy.guarantee import Guarantee
 from tacit.progress import tell
 from tacit.validation import check_choice, check_count, check_positive
@@ -75,9 +74,11 @@ class ImplicitRecommender(ImplicitModel):
     ridge: float = public(default=40.0)
     user_power: float = public(default=0.5)
     max_columns: int = public(default=5000)
-    catalogue: Any = public(default=None)
+    catalogue: IdsLike | None = public(default=None)
 
-    def fit(self, users: Any, items: Any = None, weights: Any = None) -> ImplicitRecommender:
+    def fit(
+        self, users: RatingsLike, items: IdsLike | None = None, weights: ArrayLike | None = None
+    ) -> ImplicitRecommender:
         """Learn from interactions: a data frame, a users x items sparse matrix, or ids of users and items."""
         check_choice(self.weighting, "weighting", WEIGHTINGS)
         ridge, size = check_positive(self.ridge, "ridge"), check_count(self.max_columns, "max_columns", least=2)

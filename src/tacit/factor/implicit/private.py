@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, words
 from tacit.estimators.base import public, released
@@ -22,7 +22,7 @@ from tacit.factor.implicit.program import (
     Scheduled,
     implicit_program,
 )
-from tacit.factor.ratings.table import as_ids, public_features
+from tacit.factor.ratings.table import IdsLike, RatingsLike, as_ids, public_features
 from tacit.progress import tell
 from tacit.validation import check_choice, check_count
 
@@ -105,7 +105,7 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
     _unit = "user"
 
     catalogue: Any = public(default=None)
-    features: Any = public(default=None)
+    features: ArrayLike | None = public(default=None)
     max_columns: int = public(default=2000)
     n_learned_: int = released()
     item_direction_: NDArray[np.float64] = released()
@@ -114,12 +114,19 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
     weight_noise_: float = released()
     n_users_: float = released()
 
-    def fit(self, users: Any, items: Any = None, weights: Any = None) -> PrivateImplicitRecommender:
+    def fit(
+        self, users: RatingsLike, items: IdsLike | None = None, weights: ArrayLike | None = None
+    ) -> PrivateImplicitRecommender:
         """Learn from interactions: a data frame, a users x items sparse matrix, or ids of users and items."""
         return self._learn(users, items, weights, Fresh())
 
     def refit(
-        self, users: Any, items: Any = None, weights: Any = None, *, previous: PrivateImplicitRecommender
+        self,
+        users: RatingsLike,
+        items: IdsLike | None = None,
+        weights: ArrayLike | None = None,
+        *,
+        previous: PrivateImplicitRecommender,
     ) -> PrivateImplicitRecommender:
         """Learn from new interactions, and add them to what an earlier model released.
 
@@ -153,7 +160,9 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
             self.guarantee_ = self.guarantee_.joined_with(its_guarantee, ONE_FIT)
             return self
 
-    def partial_fit(self, users: Any, items: Any = None, weights: Any = None) -> PrivateImplicitRecommender:
+    def partial_fit(
+        self, users: RatingsLike, items: IdsLike | None = None, weights: ArrayLike | None = None
+    ) -> PrivateImplicitRecommender:
         """Learn from the interactions since the last release, and release again: one of the releases of `schedule`.
 
         All releases together cost `epsilon`, which is charged at the first. The object keeps what later releases need in
@@ -164,7 +173,12 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
         return self._learn(users, items, weights, self._continued(Scheduled))
 
     def _learn(
-        self, users: Any, items: Any, weights: Any, memory: Fresh, n_items: int | None = None
+        self,
+        users: RatingsLike,
+        items: IdsLike | None,
+        weights: ArrayLike | None,
+        memory: Fresh,
+        n_items: int | None = None,
     ) -> PrivateImplicitRecommender:
         check_choice(self.weighting, "weighting", WEIGHTINGS)
         check_count(self.max_columns, "max_columns", least=2)
@@ -184,7 +198,7 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
         later = hasattr(self, "_memory")
         if not later:
             self._keep(table)
-        given = users if items is None else tuple(as_ids(part, "id") for part in (users, items))
+        given: Any = users if items is None else tuple(as_ids(part, "id") for part in (users, items))
         if weights is not None:
             given = (*given, np.asarray(weights))
         program = implicit_program(table, self.max_columns, features, memory)

@@ -14,7 +14,7 @@ from tacit.estimators.saved import SavedModel
 from tacit.factor.arrays import SomeFloats
 from tacit.factor.ratings.als import ItemSide
 from tacit.factor.ratings.evaluation import Evaluation, ranked_items, rating_errors
-from tacit.factor.ratings.table import Ids, RatingTable, as_ratings, read_ratings
+from tacit.factor.ratings.table import Ids, IdsLike, RatingsLike, RatingTable, as_ratings, read_ratings
 from tacit.measure.ranking import RankingScores, divided_histories, ranking_scores
 from tacit.validation import check_choice, check_count
 
@@ -43,7 +43,7 @@ class RatingModel(SavedModel):
     _table: RatingTable = learned()
     _users: SomeFloats = learned()
 
-    def predict(self, users: Any, items: Any, *, unknown: str = "raise") -> NDArray[np.float64]:
+    def predict(self, users: RatingsLike, items: IdsLike, *, unknown: str = "raise") -> NDArray[np.float64]:
         """Return the expected rating of each pair, within the range of ratings.
 
         Parameters
@@ -64,7 +64,7 @@ class RatingModel(SavedModel):
             raise InvalidInputError("as many users as items", words("different numbers of them"), "Give pairs.")
         return self._scores(self._users, rows, columns)
 
-    def predict_for(self, rated_items: Any, ratings: ArrayLike, items: Any) -> NDArray[np.float64]:
+    def predict_for(self, rated_items: IdsLike, ratings: ArrayLike, items: IdsLike) -> NDArray[np.float64]:
         """Return the expected ratings of `items` by a user who was not in the fit, from the user's own ratings."""
         columns = self._items().known(items, "item")
         user = self._solve_one(*self._own(rated_items, ratings))
@@ -78,13 +78,13 @@ class RatingModel(SavedModel):
         return self._best(self._users[row], n, seen)
 
     def recommend_for(
-        self, items: Any, ratings: ArrayLike, n: int = 10, *, exclude_seen: bool = True
+        self, items: IdsLike, ratings: ArrayLike, n: int = 10, *, exclude_seen: bool = True
     ) -> list[tuple[Hashable, float]]:
         """Return the `n` items with the highest expected ratings for a user with these ratings, who was not in the fit."""
         columns, values = self._own(items, ratings)
         return self._best(self._solve_one(columns, values)[0], n, columns if exclude_seen else None)
 
-    def user_factors(self, items: Any, ratings: ArrayLike) -> NDArray[np.float64]:
+    def user_factors(self, items: IdsLike, ratings: ArrayLike) -> NDArray[np.float64]:
         """Return the factors and, last, the bias of a user with these ratings; they stay with the user."""
         solved: NDArray[np.float64] = self._solve_one(*self._own(items, ratings))[0].astype(np.float64)
         return solved
@@ -104,7 +104,13 @@ class RatingModel(SavedModel):
         return [(ids[index], float(cosines[index])) for index in best]
 
     def evaluate(
-        self, users: Any, items: Any = None, ratings: Any = None, *, k: int = 10, relevant: float | None = None
+        self,
+        users: RatingsLike,
+        items: IdsLike | None = None,
+        ratings: ArrayLike | None = None,
+        *,
+        k: int = 10,
+        relevant: float | None = None,
     ) -> Evaluation:
         """Compare with held-out ratings, given as to `fit`.
 
@@ -135,9 +141,9 @@ class RatingModel(SavedModel):
 
     def evaluate_new_users(
         self,
-        users: Any,
-        items: Any = None,
-        ratings: Any = None,
+        users: RatingsLike,
+        items: IdsLike | None = None,
+        ratings: ArrayLike | None = None,
         *,
         k: int = 20,
         relevant: float | None = None,
@@ -221,7 +227,7 @@ class RatingModel(SavedModel):
             )
         return self._table
 
-    def _own(self, items: Any, ratings: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    def _own(self, items: IdsLike, ratings: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         columns = self._items().known(items, "item")
         values = as_ratings(ratings, (self.least_, self.greatest_), is_public=self.rating_range is not None)
         if len(columns) != len(values):

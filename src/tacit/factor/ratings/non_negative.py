@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.channel import Clear, Outcome, Program, Sum, run
 from tacit.errors import InvalidInputError, words
@@ -28,7 +27,7 @@ from tacit.factor.arrays import SomeFloats
 from tacit.factor.kernels import parallel_for
 from tacit.factor.ratings.als import BLOCK, ItemSide
 from tacit.factor.ratings.model import RatingModel
-from tacit.factor.ratings.table import RatingTable, read_ratings
+from tacit.factor.ratings.table import IdsLike, RatingsLike, RatingTable, read_ratings
 from tacit.factor.small_solves import fused, normal_rows
 from tacit.privacy.guarantee import Guarantee
 from tacit.validation import check_count, check_positive, check_range, check_seed
@@ -188,11 +187,11 @@ class RatingNMF(NonNegativeRatings, RatingModel):
     n_factors: int = public(default=10, kw_only=False)
     sweeps: int = public(default=30)
     penalty: float = public(default=0.05)
-    catalogue: Any = public(default=None)
+    catalogue: IdsLike | None = public(default=None)
     random_state: int = public(default=0)
     rating_mean_: float = released()
 
-    def fit(self, users: Any, items: Any = None, ratings: Any = None) -> RatingNMF:
+    def fit(self, users: RatingsLike, items: IdsLike | None = None, ratings: ArrayLike | None = None) -> RatingNMF:
         """Learn from ratings, given as to `Recommender.fit`."""
         bounds = None if self.rating_range is None else check_range(self.rating_range, "rating_range", example=(1, 5))
         check_count(self.n_factors, "n_factors")

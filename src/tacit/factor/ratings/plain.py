@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from numpy.typing import ArrayLike
 
 from tacit.channel import Clear, run
 from tacit.estimators.base import public
 from tacit.factor.ratings.als import ItemSide, als_program
 from tacit.factor.ratings.model import RatingModel
-from tacit.factor.ratings.table import read_ratings
+from tacit.factor.ratings.table import IdsLike, RatingsLike, read_ratings
 from tacit.privacy.guarantee import Guarantee
 from tacit.validation import check_count, check_range, check_seed
 
@@ -66,7 +66,7 @@ class Recommender(RatingModel):
     sweeps: int = public(default=25)
     random_state: int = public(default=0)
 
-    def fit(self, users: Any, items: Any = None, ratings: Any = None) -> Recommender:
+    def fit(self, users: RatingsLike, items: IdsLike | None = None, ratings: ArrayLike | None = None) -> Recommender:
         """Learn from ratings: a data frame, a users x items sparse matrix, or ids of users and items with ratings."""
         bounds = None if self.rating_range is None else check_range(self.rating_range, "rating_range", example=(1, 5))
         program_settings = {

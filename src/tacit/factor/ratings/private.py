@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from tacit.channel import Clear, Plan, Split, Step, run
@@ -27,7 +27,7 @@ from tacit.factor.ratings.mugdho_imtiaz import (
     gradient_program,
     published_program,
 )
-from tacit.factor.ratings.table import RatingTable, as_ids, public_features, read_ratings
+from tacit.factor.ratings.table import IdsLike, RatingsLike, RatingTable, as_ids, public_features, read_ratings
 from tacit.factor.ratings.user_budgets import UserBudgets, budgets_of
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import secure_generator
@@ -142,8 +142,8 @@ class PrivateRecommender(PrivateFit, RatingModel):
     method: str = public(default="moments")
     rounds: int | None = public(default=None)
     max_columns: int = public(default=250)
-    catalogue: Any = public(default=None)
-    features: Any = public(default=None)
+    catalogue: IdsLike | None = public(default=None)
+    features: ArrayLike | None = public(default=None)
     published: MugdhoImtiazSettings | None = public(default=None, in_file=False)
     random_state: int = public(default=0)
     n_factors_: int = released()
@@ -152,7 +152,9 @@ class PrivateRecommender(PrivateFit, RatingModel):
     rmse_by_round_: NDArray[np.float64] = learned()
     _budgets: UserBudgets = learned()
 
-    def fit(self, users: Any, items: Any = None, ratings: Any = None) -> PrivateRecommender:
+    def fit(
+        self, users: RatingsLike, items: IdsLike | None = None, ratings: ArrayLike | None = None
+    ) -> PrivateRecommender:
         """Learn from ratings: a data frame, a users x items sparse matrix, or ids of users and items with ratings."""
         least, greatest = self._check_settings()
         if self.features is not None and self.catalogue is None and items is not None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, parameter
 from tacit.estimators.base import learned, public, released
@@ -19,7 +18,7 @@ from tacit.factor.ratings.item_moments import ItemMomentSettings, item_program, 
 from tacit.factor.ratings.model import RatingModel
 from tacit.factor.ratings.non_negative import NonNegativeRatings, NonNegativeSide, RatingNMF
 from tacit.factor.ratings.private import CATALOGUE, NO_CATALOGUE, STAYS
-from tacit.factor.ratings.table import as_ids, read_ratings
+from tacit.factor.ratings.table import IdsLike, RatingsLike, as_ids, read_ratings
 from tacit.validation import check_count, check_epsilon, check_positive, check_range, check_seed
 
 SYNTHETIC_USERS = 2000
@@ -87,13 +86,15 @@ class PrivateRatingNMF(NonNegativeRatings, PrivateFit, RatingModel):
     n_factors: int = public(default=10, kw_only=False)
     rating_range: tuple[float, float] | None = public(default=(1, 5))
     penalty: float = public(default=0.05)
-    catalogue: Any = public(default=None)
+    catalogue: IdsLike | None = public(default=None)
     random_state: int = public(default=0)
     rating_mean_: float = released()
     item_weights_: NDArray[np.float64] = released()
     drawn_from_: ItemSide = learned()
 
-    def fit(self, users: Any, items: Any = None, ratings: Any = None) -> PrivateRatingNMF:
+    def fit(
+        self, users: RatingsLike, items: IdsLike | None = None, ratings: ArrayLike | None = None
+    ) -> PrivateRatingNMF:
         """Learn from ratings, given as to `PrivateRecommender.fit`."""
         check_epsilon(self.epsilon, infinite=True)
         check_count(self.n_factors, "n_factors")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,10 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.errors import InvalidInputError, Undisclosed, kind_of, words
 from tacit.validation import refuse_dates
 
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame, IntoSeries
+    from numpy.typing import ArrayLike
+    from scipy.sparse import sparray, spmatrix
+
 COLUMNS = ("user", "item", "rating")
 DENSE_IDS = 4
 """Integer ids are indexed by a lookup table if their range is at most this many times their number, and by sorting
 otherwise. Set by hand: a table is faster, and takes memory for the whole range."""
+IdsLike: TypeAlias = "ArrayLike | Sequence[Hashable] | IntoSeries"
+"""Ids of users or items that a user of the package gives: numbers, texts, or anything else that is hashable."""
+RatingsLike: TypeAlias = "IdsLike | spmatrix | sparray | IntoDataFrame"
+"""Who rated: ids; or a whole table of ratings, as a sparse matrix or a data frame."""
 
 
 class Ids:
@@ -139,7 +148,7 @@ def read_ratings(
     ratings: Any = None,
     *,
     rating_range: tuple[float, float] | None = None,
-    catalogue: Sequence[Hashable] | None = None,
+    catalogue: IdsLike | None = None,
 ) -> RatingTable:
     """Read ratings and index them.
 
