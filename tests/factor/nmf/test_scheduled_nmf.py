@@ -54,6 +54,22 @@ def test_a_year_of_topics_for_one_budget(tmp_path):
         model.partial_fit(ROWS[:10])
 
 
+def test_a_frame_of_sparse_columns_is_treated_as_a_sparse_matrix(monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    limits = []
+
+    def noted(rows, memory, *, row_norm, max_columns):
+        limits.append(max_columns)
+        return scheduled_moments_program(rows, memory, row_norm=row_norm, max_columns=max_columns)
+
+    monkeypatch.setattr("tacit.factor.nmf.private.scheduled_moments_program", noted)
+    rows = csr_array(np.where(ROWS[:200] > 0.1, ROWS[:200], 0.0))
+    frame = pandas.DataFrame.sparse.from_spmatrix(rows, columns=[f"word {place}" for place in range(rows.shape[1])])
+    for table in (rows, frame):
+        PrivateNMF(3, epsilon=8.0, delta=1e-5, schedule=(4,)).partial_fit(table)
+    assert limits[0] == limits[1]
+
+
 MANY_WORDS = np.kron(np.eye(4), np.random.default_rng(1).gamma(0.5, size=60))
 DOCUMENTS = np.random.default_rng(2).poisson(
     20 * np.random.default_rng(3).dirichlet(np.full(4, 0.2), size=2000) @ (MANY_WORDS / MANY_WORDS[0].sum())
