@@ -113,6 +113,9 @@ def replay_table() -> None:
 
 def replay_table_with_hub() -> None:
     rows = np.clip(IMAGES, 0, 1)[:, :3]
+    rows[:, 2] = rows[:, 2] > np.median(
+        rows[:, 2]
+    )  # both classes are frequent: a hub with a rare one has no triple tables
     schema = {**dict.fromkeys("01", NumberColumn(0, 1)), "2": CategoryColumn((0, 1), other=0)}
     replayed(PrivateTable(epsilon=30.0, schema=schema, insecure_seed=3), np.tile(rows, (5, 1)), 1.0)
 
