@@ -1310,6 +1310,7 @@ PUBLIC_HOLDERS = {
         "ChosenItems",
         "ItemModel",
         "ReleasedItems",
+        "MeasuredTables",
     ),
     # results that are for the holder, and are shown on purpose
     *("Match", "Reliability", "KSDP"),
