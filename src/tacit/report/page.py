@@ -29,7 +29,7 @@ IN_WORDS = {
     "weight": "sum of the weights",
     "second": "second moments",
     "cells": "frequencies of all values of single columns",
-    "pairs": "frequencies of all pairs of values",
+    "pairs": "frequencies of pairs of values",
     "words": "words with their numbers of texts",
     "items": "sums per item",
     "gradient": "gradient of the loss",

@@ -338,6 +338,16 @@ def test_several_holders_find_what_one_with_all_users_finds(channel):
 # input that is bad or odd ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "model", [ImplicitRecommender(), PrivateImplicitRecommender(epsilon=1.0, catalogue=["a", "b"])]
+)
+def test_weights_beside_a_whole_table_are_refused(model):
+    """They were ignored: the table has its own weights, or none."""
+    frame = pl.DataFrame({"user": [1, 2], "item": ["a", "b"]})
+    with pytest.raises(InvalidInputError, match="third column"):
+        model.fit(frame, weights=[1.0, 2.0])
+
+
 def test_repetitions_are_collapsed_without_weights_and_added_up_with_them():
     table = read_interactions([1, 1, 1], ["a", "a", "b"], catalogue=["a", "b"])
     assert table.values.tolist() == [1.0, 1.0]

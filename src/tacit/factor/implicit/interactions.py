@@ -48,6 +48,12 @@ def read_interactions(
     """
     sizes: tuple[int, int] | None = None
     if items is None:
+        if weights is not None:
+            raise InvalidInputError(
+                "weights in the table itself, or users, items and weights as three lists",
+                words("a table and a list of weights"),
+                "Add the weights as the third column of the frame or as the entries of the matrix.",
+            )
         users, items, weights, sizes = _split(users)
     given_users, given_items = as_ids(users, "user"), as_ids(items, "item")
     values = np.ones(len(given_users)) if weights is None else as_weights(weights)
