@@ -65,9 +65,11 @@ def _impatient(monkeypatch):
 
 
 def fitted(client, rows):
-    run = _ClusterRun(client, tacit.NMF(2, max_iter=4), rows, RowReader(), ClusterJournal.at(None))
+    model = tacit.NMF(2, max_iter=4)
+    run = _ClusterRun(client, model, rows, RowReader(), ClusterJournal.at(None))
     try:
-        return run.fit(lambda progress: None).components_
+        run.fit(lambda progress: None)
+        return model.components_
     finally:
         run.close()
 

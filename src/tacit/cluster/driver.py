@@ -24,7 +24,7 @@ from tacit.channel.fixedpoint import LIMIT, Grid
 from tacit.channel.noisy import Noisy
 from tacit.channel.peers import Alone
 from tacit.channel.run import Channel, interposed, is_alone
-from tacit.cluster.here import Cluster, Task
+from tacit.cluster.here import Cluster, ClusterTask
 from tacit.cluster.journal import ClusterJournal, JournalledAccount
 from tacit.cluster.worker import (
     AT_DRIVER,
@@ -342,20 +342,20 @@ class _ClusterRun:
             return False
         return len(self._answers) >= sum(step.count for step in plans[0].steps) + len(plans[0].choices)
 
-    def _advance(self, worker: str, numbers: Sequence[int], place: int) -> Task:
+    def _advance(self, worker: str, numbers: Sequence[int], place: int) -> ClusterTask:
         spec = None if worker in self._given else self._spec
         known = self._given.get(worker, 0)
         self._given[worker] = place
         answers = self._answers[known:place]
         return self._submit(worker, advance, self._spec.run, place, known, answers, self._of(numbers), spec)
 
-    def _encode(self, worker: str, numbers: Sequence[int], place: int, grids: Mapping[str, Grid]) -> Task:
+    def _encode(self, worker: str, numbers: Sequence[int], place: int, grids: Mapping[str, Grid]) -> ClusterTask:
         return self._submit(worker, encode, self._spec.run, place, self._of(numbers), grids)
 
     def _of(self, numbers: Sequence[int]) -> dict[int, Any]:
         return {number: self._sources[number] for number in numbers}
 
-    def _submit(self, worker: str, function: Callable[..., Any], *arguments: Any) -> Task:
+    def _submit(self, worker: str, function: Callable[..., Any], *arguments: Any) -> ClusterTask:
         self._counter += 1
         key = f"tacit-{function.__name__}-{self._spec.run}-{self._counter}"
         with warnings.catch_warnings():
@@ -365,7 +365,7 @@ class _ClusterRun:
                 function, *arguments, key=key, workers=[worker], allow_other_workers=False, pure=False, retries=0
             )
 
-    def _everyone(self, submit: Callable[..., Task], *arguments: Any, least: bool = False) -> Contribution:
+    def _everyone(self, submit: Callable[..., ClusterTask], *arguments: Any, least: bool = False) -> Contribution:
         """Submit one task per worker for its partitions, wait for all, and return their sum; `least` takes one partition."""
         self._assign()
         groups: dict[str, list[int]] = {}
@@ -387,7 +387,7 @@ class _ClusterRun:
                 raise
             raise _WorkerLostError from error
 
-    def _wait(self, futures: Mapping[str, Task]) -> None:
+    def _wait(self, futures: Mapping[str, ClusterTask]) -> None:
         """Wait for all tasks; raise what a partition raised, and `_WorkerLostError` if a worker went away."""
         begun, half = time.monotonic(), math.inf
         while True:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from tacit.errors import PrivacyWarning
 
 
-class Task(Protocol):
+class ClusterTask(Protocol):
     """The part of a future of Dask's that the driver uses."""
 
     @property
@@ -41,16 +41,16 @@ class Cluster(Protocol):
     def scheduler_info(self, n_workers: int = -1) -> dict[str, Any]:
         """Return the workers and the services."""
 
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> Task:
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> ClusterTask:
         """Run a function on a worker."""
 
-    def scatter(self, value: Any, /, **settings: Any) -> Task:
+    def scatter(self, value: Any, /, **settings: Any) -> ClusterTask:
         """Send a value to the workers."""
 
-    def gather(self, futures: Sequence[Task]) -> list[Any]:
+    def gather(self, futures: Sequence[ClusterTask]) -> list[Any]:
         """Return the results."""
 
-    def cancel(self, futures: Sequence[Task]) -> None:
+    def cancel(self, futures: Sequence[ClusterTask]) -> None:
         """Do not run what has not run yet."""
 
     def run(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> dict[str, Any]:
@@ -99,11 +99,11 @@ class Here:
         """Return the value as the result of a task."""
         return Done(value)
 
-    def gather(self, futures: Sequence[Task]) -> list[Any]:
+    def gather(self, futures: Sequence[ClusterTask]) -> list[Any]:
         """Return the results."""
         return [future.result() for future in futures]
 
-    def cancel(self, futures: Sequence[Task]) -> None:
+    def cancel(self, futures: Sequence[ClusterTask]) -> None:
         """Do nothing: all tasks have run."""
 
     def run(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> dict[str, Any]:
