@@ -33,7 +33,7 @@ def private():
 @pytest.mark.slow
 def test_without_clipping_or_noise_a_linear_model_is_least_squares():
     model = regressor(
-        epsilon=math.inf, clip=1e6, step_size=5e5, sampling_rate=1.0, epochs=2000, step_decay=0.0, prior=1e6
+        epsilon=math.inf, clip=1e6, step_size=5e5, sampling_rate=1.0, epochs=600, step_decay=0.0, prior=1e6
     )
     exact = LinearRegression().fit(X, Y)
     assert np.allclose(model.fit(X, Y).predict(X), exact.predict(X), atol=1e-4)
