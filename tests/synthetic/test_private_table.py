@@ -487,3 +487,9 @@ def test_probabilities_are_the_nearest():
     assert found.sum() == pytest.approx(1)
     others = np.random.default_rng(1).dirichlet(np.ones(6), size=2000)
     assert (np.linalg.norm(others - values, axis=1) >= np.linalg.norm(found - values) - 1e-9).all()
+
+
+def test_columns_that_seem_constant_beside_large_noise_have_equal_tables():
+    """Rounding left no table at all there, and the fit ended after its first sum was charged."""
+    np.testing.assert_array_equal(pair_weights(np.zeros(3), 1000.0), np.ones(3))
+    assert (pair_weights(np.zeros(3), 1000.0, needed=[(0, 1)]) > 0).all()

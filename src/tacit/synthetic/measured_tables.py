@@ -116,9 +116,11 @@ def pair_weights(
         least = np.array([1 / max(TIES * mixed[i] * mixed[j], 1e-12) for i, j in pairs])
         ordered = np.sort(least)
         levels = (noise**-2 + np.cumsum(ordered)) / np.arange(1, len(pairs) + 1)
-        precision = np.maximum(levels[np.flatnonzero(levels > ordered)[-1]] - least, 0.0)
-        precision[precision < FAINT * precision.max()] = 0.0
-        precision[in_any_case] = np.maximum(precision[in_any_case], precision[precision > 0].mean())
+        above = np.flatnonzero(levels > ordered)
+        if above.size:  # otherwise all columns seem constant beside this noise, and no table is better than another
+            precision = np.maximum(levels[above[-1]] - least, 0.0)
+            precision[precision < FAINT * precision.max()] = 0.0
+            precision[in_any_case] = np.maximum(precision[in_any_case], precision[precision > 0].mean())
     of_hubs = np.array([any(hub in pair for hub in hubs) for pair in pairs])
     theirs, others = precision[of_hubs].sum(), precision[~of_hubs].sum()
     if 0 < theirs < LABEL_FRACTION * (theirs + others):
