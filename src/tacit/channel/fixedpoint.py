@@ -145,14 +145,13 @@ class Ring:
 
     def _put(self, vector: NDArray[np.float64], grid: Grid, parties: int, elements: Elements) -> bool:
         """Set the elements of a long vector in one pass; return whether all numbers fit one word and the ring."""
-        from tacit.channel.word_loops import put_on_grid
+        from tacit.channel.word_loops import put_in_two_words, put_on_grid
 
         most = min(math.ldexp(1.0, _WORD * self.words - 2) / parties, math.ldexp(1.0, _WORD - 1))
-        signed = elements.view(np.int64)
-        fits = bool(put_on_grid(vector, math.ldexp(1.0, -grid.exponent), most, signed[0]))
-        if self.words == 2:  # the upper word is the sign
-            np.right_shift(signed[0], _WORD - 1, out=signed[1])
-        return fits
+        signed, factor = elements.view(np.int64), math.ldexp(1.0, -grid.exponent)
+        if self.words == 2:
+            return bool(put_in_two_words(vector, factor, most, signed[0], signed[1]))
+        return bool(put_on_grid(vector, factor, most, signed[0]))
 
     def _encoded(self, vector: NDArray[np.float64], grid: Grid, parties: int) -> Elements:
         with np.errstate(over="ignore"):  # an overflow becomes infinity, which is refused below

@@ -28,15 +28,16 @@ from numpy.typing import NDArray
 from tacit.channel.asks import Choose, Columnwise, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.clear import Clear
 from tacit.channel.fixedpoint import MANY, Elements, Grid, Ring
+from tacit.channel.lower_words import CHECK_BYTES, PRIME, check_of, public_weights, with_both_words
 from tacit.channel.noisy import Noisy
-from tacit.channel.peers import Peers
+from tacit.channel.peers import ONE_WORD, Peers
 from tacit.channel.run import Channel, Transcript, lengths_of
 from tacit.errors import ProtocolError, RangeError, parameter, words
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise.entropy import STREAM_KEY_BYTES, counter_start, counter_stream
+from tacit.privacy.noise.entropy import STREAM_KEY_BYTES, TAG_BYTES, MaskStreams
 
-BLOCK_BYTES = 16
-"""A block of AES."""
+RESIDUE_BYTES = 32
+"""Random bytes of which a mask modulo `PRIME` is made: 256 bits modulo a number of 89 are uniform up to 2^-167."""
 CHUNK = 16384
 """Elements that are masked at a time."""
 PART_NUMBERS = 2**16
@@ -44,6 +45,8 @@ PART_NUMBERS = 2**16
 as 0.2 MB (`bench_parties.py`); many owners divide the work and the traffic of one."""
 BITS = 64
 """The bits that say which numbers are not zero come in words of this length; divided columns are cut at its multiples."""
+SHORT_FROM = 2000
+"""Sums of at least this many numbers of two words are first made with the lower words; for shorter ones the messages decide."""
 FRACTION_BITS = 40
 """Default number of fractional bits of totals: 12 decimal digits after the point."""
 DIGEST_BYTES = 16
@@ -75,12 +78,23 @@ class Masks:
                 "Agree on keys again.",
             )
         self.index = index
-        self._streams = {peer: counter_stream(key, 0) for peer, key in sorted(keys.items())}
+        self._streams = {peer: MaskStreams(key) for peer, key in sorted(keys.items())}
         self._next = 0
         self._zeros, self._buffer = b"", bytearray()  # what is encrypted, and the stream that comes out
 
-    def hide(self, elements: Elements, ring: Ring, number: int, *, in_place: bool = False) -> Elements:
-        """Return the elements masked for sum number `number`; a number cannot be used twice."""
+    def hide(
+        self,
+        elements: Elements,
+        ring: Ring,
+        number: int,
+        *,
+        checks: dict[int, int] | None = None,
+        in_place: bool = False,
+    ) -> Elements:
+        """Return the elements masked for sum number `number`; a number cannot be used twice.
+
+        The values of `checks` are masked in place, modulo `PRIME`.
+        """
         if number < self._next:
             raise ProtocolError(
                 f"a sum numbered {self._next} or higher",
@@ -88,20 +102,27 @@ class Masks:
                 "A mask used twice would reveal a difference.",
             )
         self._next = number + 1
-        for stream in self._streams.values():
-            stream.reset_nonce(counter_start(number))
         most = 8 * min(CHUNK, elements.shape[1]) * len(elements)
         if len(self._zeros) < most:
-            self._zeros, self._buffer = bytes(most), bytearray(most + BLOCK_BYTES)
+            self._zeros, self._buffer = bytes(most), bytearray(most + TAG_BYTES)
         masked = elements if in_place else elements.copy()
-        for start in range(0, elements.shape[1], CHUNK):  # so that all of a chunk's streams meet it in the cache
+        starts = range(0, elements.shape[1], CHUNK)
+        for piece, start in enumerate(starts):  # so that all of a chunk's streams meet it in the cache
             part = masked[:, start : start + CHUNK]
             given = memoryview(self._zeros)[: 8 * part.size]
             words_of_mask = np.frombuffer(self._buffer, "<u8", part.size).reshape(part.shape)
             for peer, stream in self._streams.items():
-                stream.update_into(given, self._buffer)
+                stream.put(number, piece, given, self._buffer)
                 mask = words_of_mask.astype(np.uint64, copy=False)  # a copy on computers with another order of bytes
                 (ring.add_to if peer > self.index else ring.take_from)(part, mask)
+        if checks:
+            zeros = memoryview(bytes(RESIDUE_BYTES * len(checks)))
+            drawn = bytearray(len(zeros) + TAG_BYTES)
+            for peer, stream in self._streams.items():
+                stream.put(number, len(starts), zeros, drawn)
+                for place, start in zip(checks, range(0, len(zeros), RESIDUE_BYTES), strict=True):
+                    mask_of_check = int.from_bytes(drawn[start : start + RESIDUE_BYTES], "big")
+                    checks[place] = (checks[place] + (mask_of_check if peer > self.index else -mask_of_check)) % PRIME
         return masked
 
 
@@ -194,6 +215,8 @@ class MaskedSum:
         self.masks = masks
         self._peers = [place for place in range(len(link.names)) if place != link.index]
         self._number = 0
+        self._long: set[str] = set()  # labels of sums whose totals have needed both words
+        self._seed, self._weights = b"", np.zeros(0, dtype=np.uint64)
         self._seen = hashlib.sha256()  # processors have instructions for it
 
     def add(
@@ -208,17 +231,27 @@ class MaskedSum:
         """Return the total; `label` says what is added. The elements are overwritten.
 
         `sending` is called before anything is sent, when the masks are made. `heard` is called by owners, when the masked
-        numbers of all parties are here, before they are added up: until then nobody can have learned anything.
+        numbers of all parties are here, before they are added up: until then nobody can have learned anything. If a sum is made
+        again with both words, they are called again.
         """
-        owners = self._begin(elements, ring, label)
-        sending()
-        parts = _cut(elements.shape[1], owners)
-        total = self._own_total({owner: [elements[:, part]] for owner, part in parts.items()}, ring, heard)
-        message = b"" if total is None else as_bytes(total)
-        told = self._told(owners, message, most=8 * len(elements) * -(-elements.shape[1] // len(owners)))
-        whole = np.empty_like(elements)
-        for owner, part in parts.items():
+        numbers = elements.shape[1]
+        owners = self._how_many(numbers)
+        parts, told, used = self._answers(
+            elements,
+            ring,
+            label,
+            owners,
+            lambda owners: {owner: [part] for owner, part in _cut(numbers, owners).items()},
+            lambda _, total: as_bytes(total),
+            most=8 * ring.words * -(-numbers // owners),
+            sending=sending,
+            heard=heard,
+        )
+        whole = np.empty((used.words, numbers), dtype=np.uint64)
+        for owner, (part,) in parts.items():
             whole[:, part] = elements_of(told[owner], whole[:, part].shape, self.link.names[owner])
+        if used.words < ring.words:
+            whole = with_both_words(whole)
         self.note(whole.data)
         return whole
 
@@ -237,33 +270,47 @@ class MaskedSum:
         As `add`, but an owner tells the others the result of its columns instead of their total. The rest is short: all
         owners total it. `Division.read` reads the message, which does not depend on who the owners were.
         """
-        owners = self._begin(elements, ring, label, columns=division.columns)
-        sending()
-        columns, end = _cut(division.columns, owners, step=BITS), division.columns * division.rows
-        rest = elements[:, end:]
-        parts = {
-            owner: [elements[:, part.start * division.rows : part.stop * division.rows], rest]
-            for owner, part in columns.items()
-        }
-        total, message = self._own_total(parts, ring, heard), b""
-        if total is not None:
-            end = total.shape[1] - rest.shape[1]
-            worked = division.work(columns[self.link.index], total[:, :end], total[:, end:])
-            message = without_zeros(
-                np.ascontiguousarray(worked, dtype="<f8").view(np.uint64).ravel(), as_bytes(total[:, end:])
+        start = division.columns * division.rows
+        rest_words = elements[:, start:].size
+
+        def parts_of(owners: Sequence[int]) -> dict[int, list[slice]]:
+            return {
+                owner: [slice(part.start * division.rows, part.stop * division.rows), slice(start, elements.shape[1])]
+                for owner, part in _cut(division.columns, owners, step=BITS).items()
+            }
+
+        def work(part: Sequence[slice], total: Elements) -> bytes:
+            both = with_both_words(total) if len(total) < ring.words else total
+            columns, end = (
+                slice(part[0].start // division.rows, part[0].stop // division.rows),
+                part[0].stop - part[0].start,
             )
-        told = self._told(owners, message, most=division.most_bytes(elements))
+            worked = division.work(columns, both[:, :end], both[:, end:])
+            numbers = np.ascontiguousarray(worked, dtype="<f8").view(np.uint64).ravel()
+            return without_zeros(numbers, as_bytes(both[:, end:]))
+
+        parts, told, _ = self._answers(
+            elements,
+            ring,
+            label,
+            self._how_many(elements.shape[1], columns=division.columns),
+            parts_of,
+            work,
+            most=division.most_bytes(elements),
+            sending=sending,
+            heard=heard,
+        )
         places, values, rests = [], [], []
-        for owner, part in columns.items():
+        for owner, (part, _) in parts.items():
             sent, name = memoryview(told[owner]), self.link.names[owner]
-            bits, end = _bit_bytes((part.stop - part.start) * division.size), len(sent) - 8 * rest.size
+            numbers = (part.stop - part.start) // division.rows * division.size
+            bits, end = _bit_bytes(numbers), len(sent) - 8 * rest_words
             if end < bits:
                 raise _no_numbers(name, len(sent))
             places.append(sent[:bits])
             values.append(sent[bits:end])
             rests.append(sent[end:])
-            kept = _kept(places[-1], (part.stop - part.start) * division.size)
-            if rests[-1] != rests[0] or len(values[-1]) != 8 * kept:
+            if rests[-1] != rests[0] or len(values[-1]) != 8 * _kept(places[-1], numbers):
                 raise _no_numbers(name, len(sent))
         whole = b"".join([*places, *values, rests[0]])
         self.note(whole)
@@ -273,40 +320,90 @@ class MaskedSum:
         """Make `seen` a part of what all parties must have in common from now on."""
         self._seen.update(seen)
 
-    def _begin(self, elements: Elements, ring: Ring, label: str, *, columns: int | None = None) -> list[int]:
-        """Mask the elements, in place, and return the owners of the next sum; `columns` of a divided sum stay whole."""
-        parties = len(self.link.names)
-        some = max(1, min(math.ceil(elements.shape[1] / PART_NUMBERS), parties))
-        if columns is not None:
-            some = max(1, min(some, columns // BITS))
-        owners = sorted((self._number * some + place) % parties for place in range(some))
-        self.masks.hide(elements, ring, self._number, in_place=True)
-        self._number += 1
-        self.note(hashlib.sha256(label.encode()).digest())
-        return owners
+    def _how_many(self, numbers: int, *, columns: int | None = None) -> int:
+        """Return how many owners a sum has; `columns` of a divided sum stay whole."""
+        some = max(1, min(math.ceil(numbers / PART_NUMBERS), len(self.link.names)))
+        return some if columns is None else max(1, min(some, columns // BITS))
+
+    def _answers(
+        self,
+        elements: Elements,
+        ring: Ring,
+        label: str,
+        owners: int,
+        parts_of: Callable[[Sequence[int]], dict[int, list[slice]]],
+        answer: Callable[[Sequence[slice], Elements], bytes | memoryview],
+        *,
+        most: int,
+        sending: Callable[[], None],
+        heard: Callable[[], None],
+    ) -> tuple[dict[int, list[slice]], dict[int, bytes | memoryview], Ring]:
+        """Have the next owners total their parts; return the parts, what every owner answers, and the ring of the totals.
+
+        Long sums of two words are made with the lower words first (`tacit.channel.lower_words`). An owner whose totals do
+        not fit them answers nothing, and the sum is made again with both.
+        """
+        own, parties = self.link.index, len(self.link.names)
+        is_short = ring.words == 2 and elements.shape[1] >= SHORT_FROM and label not in self._long
+        while True:
+            turn = sorted((self._number * owners + place) % parties for place in range(owners))
+            parts = parts_of(turn)
+            sent, used, weights, checks = elements, ring, None, None
+            if is_short:
+                sent, used, weights = elements[:1].copy(), ONE_WORD, self._public_weights(elements.shape[1])
+                checks = {owner: check_of(elements, weights, part) for owner, part in parts.items()}
+            self.masks.hide(sent, used, self._number, checks=checks, in_place=True)
+            self._number += 1
+            self.note(hashlib.sha256(label.encode()).digest())
+            sending()
+            total, check = self._own_total(sent, parts, used, checks, heard)
+            answered: bytes | memoryview = b""
+            if total is not None:
+                theirs = None if weights is None else np.concatenate([weights[part] for part in parts[own]])
+                if theirs is None or check_of(total, theirs, [slice(None)]) == check:
+                    answered = answer(parts[own], total)
+            told = self._told(turn, answered, most=most)
+            if not is_short or all(len(told[owner]) for owner in turn):
+                return parts, told, used
+            self._long.add(label)
+            is_short = False
+
+    def _public_weights(self, numbers: int) -> NDArray[np.uint64]:
+        """Return what all parties of the session draw from what they have in common before its first long sum."""
+        if not self._seed:
+            self._seed = hashlib.sha256(b"weights" + self._seen.digest()).digest()
+        if len(self._weights) < numbers:
+            self._weights = public_weights(self._seed, numbers)
+        return self._weights[:numbers]
 
     def _own_total(
-        self, parts: Mapping[int, Sequence[Elements]], ring: Ring, heard: Callable[[], None]
-    ) -> Elements | None:
-        """Send each owner its part, and return the total of this party's own part, if it is an owner.
-
-        A part is given in pieces, whose columns make up one vector.
-        """
-        own = self.link.index
-        outgoing = {
-            owner: [as_bytes(piece[word]) for word in range(ring.words) for piece in pieces]
-            for owner, pieces in parts.items()
-            if owner != own
-        }
+        self,
+        sent: Elements,
+        parts: Mapping[int, Sequence[slice]],
+        ring: Ring,
+        checks: Mapping[int, int] | None,
+        heard: Callable[[], None],
+    ) -> tuple[Elements | None, int]:
+        """Send each owner its part, and return the total of this party's own part and of its check, if it is an owner."""
+        own, check_bytes = self.link.index, 0 if checks is None else CHECK_BYTES
+        outgoing: dict[int, list[memoryview]] = {}
+        for owner in parts.keys() - {own}:
+            outgoing[owner] = [as_bytes(sent[word, part]) for word in range(ring.words) for part in parts[owner]]
+            if checks is not None:
+                outgoing[owner].append(memoryview(checks[owner].to_bytes(CHECK_BYTES, "big")))
         if own not in parts:
             self.link.swap(self._digest(), outgoing, expected=())
-            return None
-        total = np.concatenate(parts[own], axis=1)
-        arrived = self.link.swap(self._digest(), outgoing, expected=self._peers, most=total.nbytes)
+            return None, 0
+        total = np.concatenate([sent[:, part] for part in parts[own]], axis=1)
+        check = 0 if checks is None else checks[own]
+        arrived = self.link.swap(self._digest(), outgoing, expected=self._peers, most=total.nbytes + check_bytes)
         heard()
         for peer in self._peers:
-            ring.add_to(total, elements_of(arrived[peer], total.shape, self.link.names[peer]))
-        return total
+            message = memoryview(arrived[peer])
+            end = len(message) - check_bytes
+            ring.add_to(total, elements_of(message[:end], total.shape, self.link.names[peer]))
+            check += int.from_bytes(message[end:], "big")
+        return total, check % PRIME
 
     def _told(self, owners: Sequence[int], message: bytes | memoryview, *, most: int) -> dict[int, bytes | memoryview]:
         """Send all others what this party made of its own part, if it is an owner, and return what all owners made."""
@@ -329,7 +426,8 @@ class Masked:
     fraction_bits : int, default=40
         The grid: numbers are rounded to multiples of ``2**-fraction_bits``.
     words : {1, 2}, default=2
-        Sums are taken modulo 2^64 or 2^128.
+        Sums are taken modulo 2^64 or 2^128. Totals of long sums that fit into 64 bits are found from those alone
+        (`tacit.channel.lower_words`).
     keep_values : bool, default=False
 
     Privacy

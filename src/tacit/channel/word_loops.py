@@ -25,6 +25,22 @@ def put_on_grid(values: NDArray[np.float64], factor: float, limit: float, intege
 
 
 @njit(cache=True, nogil=True)
+def put_in_two_words(
+    values: NDArray[np.float64], factor: float, limit: float, lower: NDArray[np.int64], upper: NDArray[np.int64]
+) -> bool:
+    """As `put_on_grid`, with the sign of each integer in a second word."""
+    fits = True
+    for place in range(values.size):
+        scaled = np.rint(values[place] * factor)
+        inside = abs(scaled) < limit
+        fits &= inside
+        integer = np.int64(scaled if inside else 0.0)
+        lower[place] = integer
+        upper[place] = integer >> 63
+    return fits
+
+
+@njit(cache=True, nogil=True)
 def add_two_words(lower: Words, upper: Words, term_lower: Words, term_upper: Words) -> None:
     """Add integers of 128 bits in place, wrapping."""
     for place in range(lower.size):
@@ -66,3 +82,35 @@ def put_zeros_back(bits: NDArray[np.uint8], kept: Words, numbers: Words) -> None
         is_kept = bits[place >> 3] >> np.uint8(7 - (place & 7)) & np.uint8(1)
         numbers[place] = kept[count] * np.uint64(is_kept)
         count += int(is_kept)
+
+
+@njit(cache=True, nogil=True)
+def weighted_sums(lower: Words, upper: Words, weights: Words) -> Words:
+    """Return the sum of the products of words and weights, in digits to the base 2^32 that may be larger than that.
+
+    Digits 0 to 3 are those of the words as unsigned numbers. Digits 4 and 5 are those of the sum of the weights of negative
+    words: as an unsigned number each of these is 2^64 too large. The last entry is 0 if every upper word is nothing but the sign
+    of its lower one.
+    """
+    half, low, sign = np.uint64(32), np.uint64(0xFFFFFFFF), np.uint64(63)
+    first = second = third = fourth = weight_low = weight_high = differing = np.uint64(0)
+    for place in range(lower.size):
+        number, weight = lower[place], weights[place]
+        number_low, number_high, low_weight, high_weight = number & low, number >> half, weight & low, weight >> half
+        product = number_low * low_weight
+        first += product & low
+        second += product >> half
+        product = number_low * high_weight
+        second += product & low
+        third += product >> half
+        product = number_high * low_weight
+        second += product & low
+        third += product >> half
+        product = number_high * high_weight
+        third += product & low
+        fourth += product >> half
+        negative = np.uint64(0) - (number >> sign)
+        weight_low += low_weight & negative
+        weight_high += high_weight & negative
+        differing |= upper[place] ^ negative
+    return np.array([first, second, third, fourth, weight_low, weight_high, differing])

@@ -2,7 +2,7 @@
 
 * `secure_words` (AES-256, by `cryptography`) gives the bits of the noise; every call has a key of its own.
 * `secure_generator` (AES-128, by `randomgen`) is a NumPy generator, for Poisson samples and synthetic rows.
-* `counter_stream` (AES-256) gives the masks of a sum among parties.
+* `MaskStreams` (AES-256) gives the masks of a sum among parties, and `counter_stream` (AES-256) those of normalised sums.
 
 Privacy depends on these bits being unpredictable. `cryptography` and `randomgen` are imported on first use, so that
 importing tacit stays fast.
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 GENERATOR_KEY_BITS = 128
 """Key of `secure_generator`: AES-128, the only AES that randomgen has."""
 STREAM_KEY_BYTES = 32
-"""Key of `secure_words` and `counter_stream`: AES-256."""
+"""Key of `secure_words`, `counter_stream` and `MaskStreams`: AES-256."""
+TAG_BYTES = 16
+"""AES-GCM appends a tag of 128 bits."""
 
 
 def secure_words() -> Callable[[int], NDArray[np.uint64]]:
@@ -49,12 +51,25 @@ def counter_stream(key: bytes, number: int) -> CipherContext:
     """Return AES-256 in counter mode. The upper half of the counter is `number`, so that streams of a key never overlap."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    return Cipher(algorithms.AES(key), modes.CTR(counter_start(number))).encryptor()
+    return Cipher(algorithms.AES(key), modes.CTR(number.to_bytes(8, "big") + bytes(8))).encryptor()
 
 
-def counter_start(number: int) -> bytes:
-    """Return the counter at which stream `number` begins, for `reset_nonce` of a stream of the same key."""
-    return number.to_bytes(8, "big") + bytes(8)
+class MaskStreams:
+    """Numbered streams of one key, each in numbered pieces: AES-256 in counter mode as GCM runs it.
+
+    For long pieces this is about twice as fast as `counter_stream`. The nonce is the number of the stream (8 bytes) and of the
+    piece (4 bytes), so that no two pieces of a key overlap. The tags of GCM are not used.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        self._cipher = AESGCM(key)
+
+    def put(self, stream: int, piece: int, zeros: memoryview, buffer: bytearray) -> None:
+        """Put a piece of a stream, as long as the zeros, at the beginning of a buffer that is `TAG_BYTES` longer."""
+        nonce = stream.to_bytes(8, "big") + piece.to_bytes(4, "big")
+        self._cipher.encrypt_into(nonce, zeros, None, memoryview(buffer)[: len(zeros) + TAG_BYTES])
 
 
 def secure_generator() -> Generator:
