@@ -30,13 +30,13 @@ DATA = np.random.default_rng(7).random((30, 4))
 class Mixer:
     """Twelve sums, each of which depends on the one before; with `noise`, private ones. It writes every answer to a file.
 
-    Without noise the parties divide the work on every other one.
+    Without noise the parties divide the work on every other one. `extra_columns` are all `filler`.
     """
 
     rounds = 12
 
-    def __init__(self, noise: bool = False, log: str = "", extra_columns: int = 0) -> None:
-        self.noise, self.log, self.extra_columns = noise, log, extra_columns
+    def __init__(self, noise: bool = False, log: str = "", extra_columns: int = 0, filler: float = 0.0) -> None:
+        self.noise, self.log, self.extra_columns, self.filler = noise, log, extra_columns, filler
 
     def fit(self, X: Any, y: Any = None) -> Mixer:
         outcome = run(self._program(X), Noisy(PLAN) if self.noise else Clear())
@@ -48,8 +48,8 @@ class Mixer:
         v = np.ones(X.shape[1] + self.extra_columns)
         for place in range(self.rounds):
             term = np.tanh(X @ v[: X.shape[1]]) @ X
-            term = np.concatenate([term, np.zeros(self.extra_columns)])
             term = term / max(np.linalg.norm(term), 1.0)
+            term = np.concatenate([term, np.full(self.extra_columns, self.filler)])
             if place % 2 and not self.noise:  # work that the parties divide
                 total = yield Sum(v=term[None], one=[1.0], columnwise=Columnwise("v", 1, _same))
                 v = total.v[0] if total.worked is None else total.worked[:, 0]
