@@ -183,8 +183,9 @@ def topics(epsilons: Sequence[float] = EPSILONS) -> None:
 CORPORA = {
     "Reuters": "reuters21578_8293x18933.npz",
     "TDT2": "tdt2_9394x36771.npz",
-    "20 newsgroups": "20newsgroups_18846x26214.npz",
     "BBC": "bbc_2225x9635.npz",
+    "20 newsgroups": "20newsgroups_18846x26214.npz",
+    "20 newsgroups, no stop words": "20newsgroups_bydate_vocab10000.npz",
 }
 
 
@@ -202,7 +203,7 @@ def documents(
         f"K = 10, delta {DELTA:g}, {runs} fits: mean (and standard deviation) of the fraction of the fit without privacy"
     )
     print(
-        f"{'corpus':<16}{'documents':>10}{'epsilon':>9}{'without privacy':>17}{'c_npmi':>9}{'fraction':>16}"
+        f"{'corpus':<30}{'documents':>10}{'epsilon':>9}{'without privacy':>17}{'c_npmi':>9}{'fraction':>16}"
         f"{'different words':>17}{'without privacy':>17}"
     )
     for name in corpora:
@@ -220,7 +221,7 @@ def documents(
                 own = [topic_coherence(fit, counts).mean() for fit in fits]
                 fraction = float(np.mean(own) / plain)
                 print(
-                    f"{name:<16}{size:>10}{epsilon:>9g}{plain:>17.3f}{np.mean(own):>9.3f}{fraction:>10.0%}"
+                    f"{name:<30}{size:>10}{epsilon:>9g}{plain:>17.3f}{np.mean(own):>9.3f}{fraction:>10.0%}"
                     f" ({np.std(own) / plain:.0%})"
                     f"{np.mean([different_words(fit) for fit in fits]):>17.2f}{different_words(T):>17.2f}",
                     flush=True,

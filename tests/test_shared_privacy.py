@@ -28,6 +28,8 @@ from tacit import (
 from tacit.data import CategoryColumn, NumberColumn, make_documents, make_images
 from tacit.errors import InvalidInputError, PrivacyViolationError
 from tacit.factor.coupled.private.problem import Problem
+from tacit.factor.nmf.topics import SHORTENING
+from tacit.factor.noisy_moments import centred
 from tacit.synthetic import PrivateTable
 from tacit.testing import check_neighbours
 
@@ -67,6 +69,12 @@ CASES = [
     Case("nmf, replace-one", PrivateNMF(3, epsilon=30.0, row_norm=2.0, adjacency="replace-one"), IMAGES),
     Case("nmf, outliers", PrivateNMF(3, epsilon=30.0, row_norm=2.0, outliers=0.2), IMAGES),
     Case("nmf, sparse", PrivateNMF(3, epsilon=30.0, row_norm=3.0, max_columns=12), COUNTS),
+    Case(
+        "nmf, sparse, replace-one",
+        PrivateNMF(3, epsilon=30.0, row_norm=3.0, max_columns=12, adjacency="replace-one"),
+        COUNTS,
+    ),
+    Case("nmf, topics of dense rows", PrivateNMF(3, epsilon=30.0, row_norm=2.0, goal="topics"), IMAGES),
     Case("nmf, the mean alone", PrivateNMF(3, epsilon=0.3, row_norm=2.0), IMAGES),
     Case(
         "nmf, the mean alone, replace-one",
@@ -235,6 +243,26 @@ def test_the_published_algorithm_fails_the_check():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("place", [-1, -2])
+def test_rows_that_are_clipped_less_than_stated_are_found(place, monkeypatch):
+    """The clipping lengths of the third sum: that of the words of a covariance is shorter than usual, and sizes its noise."""
+    usual = centred._clipped_sums
+
+    def longer(*given):
+        lengths = list(given)
+        lengths[place] /= SHORTENING
+        return usual(*lengths)
+
+    def fit(X):
+        return released_by(PrivateNMF(3, epsilon=30.0, row_norm=3.0, max_columns=12, insecure_seed=5).fit(X))
+
+    pairs = neighbours(COUNTS, "add-remove")
+    assert all(check_neighbours(fit, *pair).largest <= 1 for pair in pairs)
+    monkeypatch.setattr(centred, "_clipped_sums", longer)
+    with pytest.raises(PrivacyViolationError, match="to move by at most"):
+        _ = [check_neighbours(fit, *pair) for pair in pairs]
+
+
 def test_a_private_choice_of_rank_is_treated_as_promised():
     def fit(X):
         found = choose_rank(X, [1, 2, 3], epsilon=1.0, row_norm=2.0)

@@ -15,10 +15,17 @@ from tacit.data import make_documents, make_images
 from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
 from tacit.factor.nmf.saha_imtiaz import SahaImtiazSettings
 from tacit.factor.nmf.start import nndsvd
-from tacit.factor.nmf.topics import topics_of
+from tacit.factor.nmf.topics import flattened, topics_of
 from tacit.factor.noisy_moments.alike_columns import likely_rest
 from tacit.factor.noisy_moments.centred import CentredMoments, divide, shrunk_sums
-from tacit.factor.noisy_moments.symmetric import leading, leading_off_diagonal, pack, semicircle_edge, unpack
+from tacit.factor.noisy_moments.symmetric import (
+    leading,
+    leading_off_diagonal,
+    leading_sparse,
+    pack,
+    semicircle_edge,
+    unpack,
+)
 from tacit.measure import held_out_error, match_topics
 from tacit.privacy.published import saha_noise_multiplier
 
@@ -136,7 +143,7 @@ def test_topics_of_sparse_documents_are_found():
 
 
 def test_sparse_rows_have_topics_and_dense_rows_parts():
-    """The container decides, or `goal`; the releases are the same."""
+    """The container decides, or `goal`."""
     counts = make_documents(1500, n_topics=4).counts.astype(float)
     X = sparse.csr_array(counts / np.maximum(np.linalg.norm(sparse.csr_array(counts).toarray(), axis=1), 1.0)[:, None])
     settings = {"epsilon": 3.0, "delta": 1e-6, "insecure_seed": 1}
@@ -188,6 +195,66 @@ def test_directions_off_the_diagonal_do_not_depend_on_it():
     assert np.linalg.norm(found - common) < 0.2 * np.linalg.norm(common)
     values, vectors = leading(spoilt, 1.0)
     assert np.linalg.norm((vectors.T * values) @ vectors - common) > np.linalg.norm(common)
+
+
+def symmetric_noise(rng, size, noise):
+    return unpack(rng.normal(size=size * (size + 1) // 2) * noise * math.sqrt(2), size)
+
+
+def test_directions_of_few_columns_are_found_below_the_edge_of_the_noise():
+    """Twelve columns with entries of three standard deviations: 36 together, where the edge of 500 columns is at 45."""
+    rng = np.random.default_rng(0)
+    direction = np.where(np.arange(500) < 12, math.sqrt(3.0), 0.0)
+    noisy = np.outer(direction, direction) + symmetric_noise(rng, 500, 1.0)
+    values, vectors, left = leading_sparse(noisy, 1.0)
+    overlap = np.abs(vectors @ direction) / np.linalg.norm(direction)
+    assert overlap.max() > 0.8
+    usual = leading_off_diagonal(noisy, semicircle_edge(math.sqrt(2), 500))[1]
+    assert np.max(np.abs(usual @ direction), initial=0) / np.linalg.norm(direction) < 0.8
+    again = leading_sparse(noisy + np.diag(rng.uniform(0, 500, size=500)), 1.0)
+    assert np.allclose(values, again[0])
+    assert left == again[2]
+
+
+def test_noise_alone_has_no_directions_after_the_threshold():
+    rng = np.random.default_rng(0)
+    noise = symmetric_noise(rng, 400, 2.0)
+    values, _, left = leading_sparse(noise, 2.0)
+    drawn = np.maximum(np.abs(noise) - 2.0, 0.0)[~np.eye(400, dtype=bool)]
+    assert left == pytest.approx(math.sqrt((drawn**2).mean()), rel=0.02)
+    assert len(values) <= 2
+    assert np.all(values < 0.2 * semicircle_edge(math.sqrt(2) * left, 400))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_flattened_rows_keep_their_lengths(form):
+    """And each row is treated by itself, to the last bit, so that a neighbouring data set has the same other rows."""
+    rng = np.random.default_rng(0)
+    rows = rng.gamma(0.3, size=(40, 15)) * (rng.random((40, 15)) < 0.4)
+    rows[3], rows[4] = 0.0, 1e-160
+    rows[5] = np.arange(15) == 2
+    flat = flattened(form(rows))
+    dense = flat if isinstance(flat, np.ndarray) else flat.toarray()
+    assert np.allclose(np.linalg.norm(dense, axis=1), np.linalg.norm(rows, axis=1), rtol=1e-12)
+    assert np.array_equal(dense[5], rows[5])
+    used = rows[0] > 0
+    ratios = dense[0, used] / np.sqrt(rows[0, used])
+    assert np.allclose(ratios, ratios[0])
+    assert np.allclose(flattened(form(7.0 * rows))[[0]].sum(), 7.0 * dense[0].sum())
+    kept = np.delete(np.arange(40), 7)
+    others = flattened(form(rows[kept]))
+    assert np.array_equal(others if isinstance(others, np.ndarray) else others.toarray(), dense[kept])
+
+
+def test_a_repeated_word_counts_little_more_than_one_that_occurs():
+    """Topics of documents in which one word of each is repeated many times are those of documents without repetitions."""
+    rng = np.random.default_rng(0)
+    topic = rng.integers(4, size=3000)
+    present = rng.random((3000, 40)) < np.where(np.arange(40) // 10 == topic[:, None], 0.5, 0.05)
+    counts = present * np.where(rng.random((3000, 40)) < 0.1, 16.0, 1.0)
+    lengths = np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1.0)
+    model = PrivateNMF(4, epsilon=3.0, delta=1e-6, insecure_seed=1).fit(sparse.csr_array(counts / lengths))
+    assert match_topics(np.kron(np.eye(4), np.ones(10)), model.components_).mean_similarity > 0.9
 
 
 def test_outliers_are_cut_off_at_no_extra_noise():

@@ -17,7 +17,7 @@ from tacit.estimators.input import Rows, clip_rows
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.nmf.nnls import solve_rows
 from tacit.factor.nmf.private import PrivateNMF
-from tacit.factor.noisy_moments.centred import SPLIT, centred_moments_program
+from tacit.factor.noisy_moments.centred import SPLIT
 from tacit.factor.row_table import Table
 from tacit.measure import held_out_error, topic_coherence
 from tacit.privacy.guarantee import Guarantee
@@ -138,13 +138,7 @@ def _choose_privately(model: PrivateNMF, X: Rows, ranks: Sequence[int], cost: fl
 
 
 def _rank_program(X: Rows, model: PrivateNMF, ranks: Sequence[int], cost: float) -> Program:
-    outcome = yield from centred_moments_program(
-        X,
-        row_norm=model.row_norm,
-        max_columns=model._column_limit(X),
-        outliers=model.outliers,
-        own_variance=not model._wants_topics(X),
-    )
+    outcome = yield from model._moments_program(X, SPLIT)
     moments = outcome.public["moments"]
     candidates = [model._dictionary(moments, X, rank) for rank in ranks]
     rows = clip_rows(X, model.row_norm)

@@ -30,7 +30,7 @@ from tacit.factor.nmf.saha_imtiaz import (
 from tacit.factor.nmf.scheduled import SPLIT as SCHEDULED_SPLIT
 from tacit.factor.nmf.scheduled import scheduled_moments_program
 from tacit.factor.nmf.start import nndsvd
-from tacit.factor.nmf.topics import TOPIC_COLUMNS, topics_of
+from tacit.factor.nmf.topics import SCHEDULED_TOPIC_COLUMNS, SHORTENING, TOPIC_COLUMNS, flattened, topics_of
 from tacit.factor.noisy_moments.centred import SPLIT, CentredMoments, centred_moments_program
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise.entropy import secure_generator
@@ -86,8 +86,8 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
         For "rounds": rate of each round's Poisson mini-batch.
     max_columns : int, optional
         For "moments": maximum number of columns in the covariance, which has their number squared of entries; 2,000 if not given,
-        500 for topics. How many there are within that is decided by the noise. On the other columns the dictionary follows the
-        mean.
+        1,200 for topics, and 500 for topics of a `schedule`. How many there are within that is decided by the noise. On the other
+        columns the dictionary follows the mean.
     published : SahaImtiazSettings, optional
         For "published": step sizes, the epsilon of one iteration and the other parameters of the paper
         (`tacit.factor.nmf.saha_imtiaz`).
@@ -193,7 +193,8 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
             lambda schedule, max_units: ScheduledSums(schedule, SCHEDULED_SPLIT, max_units)
         )  # before the rows are checked: a file says which columns they have
         rows = self._checked(X, first=not hasattr(self, "_memory"))
-        program = scheduled_moments_program(rows, memory, row_norm=self.row_norm, max_columns=self._column_limit(rows))
+        limit = self._column_limit(rows, SCHEDULED_TOPIC_COLUMNS)
+        program = scheduled_moments_program(rows, memory, row_norm=self.row_norm, max_columns=limit)
         outcome = self._run_scheduled(X, program, SCHEDULED_SPLIT, memory)
         self._memory = memory
         self.components_ = self._dictionary(outcome.public["moments"], rows)
@@ -264,14 +265,7 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
 
     def _program(self, X: Any, split: Split) -> Program:
         if self._starts_from_moments():
-            outcome = yield from centred_moments_program(
-                X,
-                row_norm=self.row_norm,
-                max_columns=self._column_limit(X),
-                outliers=self.outliers,
-                own_variance=not self._wants_topics(X),
-                split=split,
-            )
+            outcome = yield from self._moments_program(X, split)
             T = self._dictionary(outcome.public["moments"], X)
         else:
             T = self._given_start(X)
@@ -287,15 +281,31 @@ class PrivateNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ScheduledFit
             )
         )
 
+    def _moments_program(self, X: Rows, split: Split) -> Program:
+        """Return the program of the sums. For topics rows are flattened, which changes none of their lengths.
+
+        Outliers are bounded in the units of `X`, so rows with a bound on them are not flattened.
+        """
+        topics = self._wants_topics(X)
+        return centred_moments_program(
+            flattened(clip_rows(X, self.row_norm)) if topics and self.outliers is None else X,
+            row_norm=self.row_norm,
+            max_columns=self._column_limit(X),
+            outliers=self.outliers,
+            own_variance=not topics,
+            shortening=SHORTENING if topics else 1.0,
+            split=split,
+        )
+
     def _dictionary(self, moments: CentredMoments, X: Rows, n_components: int | None = None) -> NDArray[np.float64]:
         """Return the dictionary of released moments; of `X` only whether it is sparse is used."""
         size = self.n_components if n_components is None else n_components
         return dictionary_of(moments, size, self.random_state, topics=self._wants_topics(X))
 
-    def _column_limit(self, X: Rows) -> int:
+    def _column_limit(self, X: Rows, topic_columns: int = TOPIC_COLUMNS) -> int:
         if self.max_columns is not None:
             return self.max_columns
-        return TOPIC_COLUMNS if self._wants_topics(X) else MOST_COLUMNS
+        return topic_columns if self._wants_topics(X) else MOST_COLUMNS
 
     def _wants_topics(self, X: Rows) -> bool:
         return self.goal == "topics" or (self.goal == "auto" and bool(issparse(X)))

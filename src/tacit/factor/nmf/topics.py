@@ -2,13 +2,17 @@ r"""Topics of documents from a noisy mean and covariance: groups of words that o
 
 Documents have few of many words. A normal distribution with their moments, cut off at zero, is a poor model of them: the
 synthetic rows of `tacit.factor.nmf.private` repeat the common words in all topics, and the noise of rare ones. Topics are found
-from the covariance :math:`C` itself. A positive entry :math:`C_{ij}` says that documents with the word i have the word j more
-often than others. Let :math:`C` have its `k` strongest directions only (k topics have a covariance of rank k at most). Then
+from the covariance :math:`C` itself, of rows that are made as informative as their length, for which the noise is sized, allows:
+their entries are replaced by the square roots (`flattened`), because a word that is repeated says little more about a topic than
+one that occurs, and on the columns of the covariance they are clipped to `SHORTENING` of the usual length. A positive entry
+:math:`C_{ij}` says that documents with the word i have the word j more often than others. A topic has few of the words, so
+entries that are no larger than their noise are left out (`tacit.factor.noisy_moments.symmetric.leading_sparse`). Let :math:`C`
+have its `k` strongest directions only (k topics have a covariance of rank k at most). Then
 
 .. math:: G = \operatorname{diag}(C_{ii} + s)^{-1/2} \max(C - N, 0) \approx W T, \qquad W, T \ge 0
 
-is factorised, where s is the standard deviation of the noise in an entry of the released matrix, and N that of the noise which is
-left in an entry of C. To first order the directions' entries have independent errors, so that
+is factorised, where s is the standard deviation of the noise in an entry before the directions were found, and N that of the
+noise which is left in an entry of C. To first order the directions' entries have independent errors, so that
 
 .. math:: N_{ij} = s \sqrt{h_i + h_j}, \qquad h_i = \sum_{l \le k} u_{li}^2,
 
@@ -16,7 +20,7 @@ with the eigenvectors :math:`u_l`. The rows of G are words; the scale makes them
 variance is below the noise. The diagonal of the released covariance is not used: how much a word varies by itself says nothing
 about topics, and a common word would be a topic of its own (`tacit.factor.noisy_moments.symmetric.leading_off_diagonal`). The
 threshold, the scale and the number of columns were chosen on Enron, TDT2, Reuters and posts of 20 newsgroups other than those of
-docs/results/nmf.md.
+docs/results/nmf.md; the roots and the shortening on these and citeulike.
 
 References
 ----------
@@ -29,13 +33,33 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
+from scipy.sparse import diags_array
 
+from tacit.estimators.input import Rows, row_norms
 from tacit.factor.nmf.program import factorise
 from tacit.factor.noisy_moments.centred import TINY, CentredMoments
 
-TOPIC_COLUMNS = 500
-"""Maximum number of words in the covariance. More words lower the error a little, but bring noise into the topics. Chosen
-between 300 and 500 on two corpora; 700 and 1,000 were tried with earlier variants of the method."""
+TOPIC_COLUMNS = 1200
+"""Default maximum number of words in the covariance of a single fit, for time and memory. The noise allows fewer
+(`tacit.factor.noisy_moments.centred.ALLOWED`)."""
+SCHEDULED_TOPIC_COLUMNS = 500
+"""The same for releases of a schedule, where the noise does not decide. Chosen between 300 and 500 on single fits of two
+corpora."""
+SHORTENING = 0.7
+"""Rows are clipped to this part of the usual length on the columns of the covariance: long rows count less, and the noise is half
+of what it would be. 0.5 was as good, 1 worse."""
+
+
+def flattened(rows: Rows) -> Rows:
+    r"""Return the square roots of the entries of every row, scaled to the length of the row.
+
+    That is :math:`\|x\| \sqrt{x} / \|\sqrt{x}\|`. A row that was clipped stays within its bound, up to rounding, which whoever
+    sums the rows must clip. Every row is treated by itself, and rows that are multiples of each other stay so.
+    """
+    roots: Rows = np.sqrt(rows) if isinstance(rows, np.ndarray) else rows.sqrt()
+    lengths = row_norms(roots)
+    factors = row_norms(rows) / np.where(lengths > 0, lengths, 1.0)
+    return roots * factors[:, None] if isinstance(roots, np.ndarray) else (diags_array(factors) @ roots).tocsr()
 
 
 def topics_of(moments: CentredMoments, n_components: int, random_state: int) -> NDArray[np.float64]:

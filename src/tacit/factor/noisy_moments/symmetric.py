@@ -7,6 +7,7 @@ Noise on a packed triangle is a symmetric Gaussian matrix. Its eigenvalues follo
 References
 ----------
 .. [1] D. Donoho, M. Gavish, I. Johnstone. Optimal shrinkage of eigenvalues in the spiked covariance model. Ann. Stat. 2018.
+.. [2] Y. Deshpande, A. Montanari. Sparse PCA via covariance thresholding. NIPS 2014.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.special import ndtr
 
 from tacit.factor.arrays import Floats
 
 FILLING_STEPS = 4
 """How often `leading_off_diagonal` fills in the diagonal. Set by hand; other numbers were not compared."""
+THRESHOLD = 1.0
+"""`leading_sparse` lowers entries by this many standard deviations of their noise. Of 0, 0.5, 0.75, 1, 1.25 and 1.5 it had the
+highest mean coherence of topics over Enron, TDT2, Reuters, citeulike and posts of 20 newsgroups other than those of
+docs/results/nmf.md."""
 
 
 def pack(symmetric: Floats) -> Floats:
@@ -74,3 +80,38 @@ def leading_off_diagonal(symmetric: Floats, edge: float) -> tuple[Floats, Floats
         np.fill_diagonal(filled, (vectors**2 * values[:, None]).sum(axis=0))
         values, vectors = leading(filled, edge)
     return values, vectors
+
+
+def leading_sparse(symmetric: Floats, noise: float) -> tuple[Floats, Floats, float]:
+    r"""Return what `leading_off_diagonal` does, for directions in which few columns take part, and the noise that is left.
+
+    Every entry is drawn towards zero by the threshold t = `THRESHOLD` times its noise s [2]_. Noise alone then has the standard
+    deviation
+
+    .. math:: s \sqrt{2 (1 + t^2)\, \Phi(-t) - 2 t\, \varphi(t)},
+
+    0.39 s for t = 1, and the edge of its spectrum shrinks with it. A direction of few columns has few, large entries, which lose
+    s each. So directions rise above the edge that would not without the threshold.
+
+    An entry with a strong signal keeps all of its noise, so not every direction above that edge is one. As many are returned as
+    rise above the usual edge, and above the smaller one in what these leave.
+
+    Parameters
+    ----------
+    symmetric : ndarray of shape (size, size)
+    noise : float
+        Standard deviation of the noise in an entry off the diagonal.
+    """
+    density = math.exp(-(THRESHOLD**2) / 2) / math.sqrt(2 * math.pi)
+    left = noise * math.sqrt(2 * (1 + THRESHOLD**2) * float(ndtr(-THRESHOLD)) - 2 * THRESHOLD * density)
+    edge, smaller_edge = (semicircle_edge(math.sqrt(2.0) * one, len(symmetric)) for one in (noise, left))
+
+    def drawn(matrix: Floats) -> Floats:
+        result: Floats = np.sign(matrix) * np.maximum(np.abs(matrix) - THRESHOLD * noise, 0.0)
+        return result
+
+    strong, directions = leading_off_diagonal(symmetric, edge)
+    weak, _ = leading_off_diagonal(drawn(symmetric - (directions.T * strong) @ directions), smaller_edge)
+    values, vectors = leading_off_diagonal(drawn(symmetric), smaller_edge)
+    size = len(strong) + len(weak)
+    return values[:size], vectors[:size], left
