@@ -17,7 +17,13 @@ from tacit.data import make_ratings
 from tacit.errors import InvalidInputError
 from tacit.factor.implicit.co_occurrence import ChosenItems, second_moment
 from tacit.factor.implicit.interactions import read_interactions
-from tacit.factor.implicit.item_model import estimated_moment, item_regression, significant_pairs
+from tacit.factor.implicit.item_model import (
+    estimated_moment,
+    item_regression,
+    likeness,
+    shared_with_like_items,
+    significant_pairs,
+)
 from tacit.factor.implicit.program import SPLIT, choose_items, implicit_program, unit_rows
 from tacit.factor.noisy_moments.known_directions import denoised_loadings, public_directions
 from tacit.factor.noisy_moments.symmetric import unpack
@@ -162,6 +168,23 @@ def test_pairs_are_kept_where_they_stand_out_and_nothing_is_kept_of_noise():
     np.testing.assert_array_equal(found, found.T)
     assert (found[planted > 0] > 2.0).all()
     assert np.abs(found[(planted + planted.T) == 0]).sum() < 0.2 * found[planted > 0].sum()
+
+
+def test_what_like_items_share_is_found_below_the_noise_and_nothing_is_found_in_noise():
+    """Groups of eight items whose entries are below the noise of each: items of one group have like loadings."""
+    generator, size = np.random.default_rng(7), 240
+    noise = np.triu(generator.normal(size=(size, size)), 1)
+    noise += noise.T
+    group = np.repeat(np.arange(size // 8), 8)
+    loadings = generator.normal(size=(size // 8, 12))[group] + 0.3 * generator.normal(size=(size, 12))
+    alike = likeness(loadings, generator.uniform(1, 5, size), None)
+    assert np.abs(shared_with_like_items(noise, 1.0, alike)).mean() < 0.03
+    planted = 0.8 * (group[:, None] == group)
+    np.fill_diagonal(planted, 0.0)
+    found = shared_with_like_items(planted + noise, 1.0, alike)
+    np.testing.assert_allclose(found, found.T, atol=1e-12)
+    np.testing.assert_array_equal(np.diag(found), 0.0)
+    assert np.linalg.norm(found - planted) < 0.85 * np.linalg.norm(planted)  # with nothing found 1, with the noise 7
 
 
 def dense_clicks(seed, users=800, items=80):

@@ -2,11 +2,12 @@ r"""From a noisy second moment of users' shortened rows to an item-item regressi
 
 The second moment of the rows is modelled as :math:`C = L L' + \Psi + S`: a few tastes L that many items share, what each
 item has alone (:math:`\Psi`, diagonal), and a few pairs of items (S, sparse) that belong together more than tastes explain, such
-as the parts of a series. With :math:`A = I - (1 - s)\,d d'`, which shortens rows along the direction d, the release is
+as the parts of a series. What tastes and pairs leave is smoothed over items that are alike (`shared_with_like_items`), and
+added to S. With :math:`A = I - (1 - s)\,d d'`, which shortens rows along the direction d, the release is
 
 .. math:: \bar M = A C A + \text{noise} = \bar L \bar L' + A \Psi A + S + \text{noise}, \qquad \bar L = A L .
 
-(S is taken to be too sparse to have a part along d.) The unknowns are estimated in turn. Noise is that of the release and
+(S is taken to have no part along d.) The unknowns are estimated in turn. Noise is that of the release and
 what chance puts into a sample of users; without the latter a large epsilon would learn the sample by heart, and more budget
 would give worse lists.
 
@@ -46,6 +47,17 @@ LEVELS = np.linspace(2.0, 8.0, 241)
 ALIKE = (0.8, 0.95)
 """With features, pairs are judged in three groups by how alike their features are (cosine), cut at these quantiles: pairs of
 films of one genre and decade belong together far more often."""
+LIKENESS_POWER, LIKENESS_POPULARITY = 2, 0.5
+"""Items count as alike by the cosine of their loadings to the first power, if it is positive, and what they have together grows
+with their popularities to the second. Chosen on validation users of MovieLens 1M."""
+LEAST_LIKENESS = 0.3
+"""With features, the likeness of items is multiplied by the cosine of their features, of which this part is 1 for all pairs.
+Chosen with the former."""
+LEAST_TASTES = 8
+"""With fewer tastes nothing is smoothed: in few dimensions unlike items have large cosines. Chosen on validation users of Steam,
+where at epsilon 1, with 6 or 7 tastes, NDCG at 10 fell by 3%."""
+SIGNALS = np.concatenate([[0.0], np.geomspace(1e-4, 10.0, 21)])
+"""What is tried in `shared_with_like_items` as the mean variance of signal, over that of noise."""
 LEAST_LEFT = 0.2
 """The smallest eigenvalue of C is at least this part of the smallest entry of Psi, or the pairs are halved. Set by hand."""
 
@@ -104,8 +116,57 @@ def estimated_moment(
         towards = loadings @ (d @ loadings) + own * d
         whole = diagonal + 2 * taken * d * towards - taken**2 * float(d @ towards) * d**2
         own = np.maximum(whole - (loadings**2).sum(axis=1), LEAST_OWN * diagonal)
+    if short.shape[1] >= LEAST_TASTES:
+        left = tastes - pairs - short @ short.T
+        np.fill_diagonal(left, 0.0)
+        pairs = pairs + shared_with_like_items(left, everywhere**2 / 2, likeness(short, popularity, features))
     shared = loadings @ loadings.T + np.diag(own)
     return _with_pairs(shared, pairs, LEAST_LEFT * float(own.min()))
+
+
+def likeness(loadings: Floats, popularity: Floats, features: Floats | None) -> Floats:
+    """Return how much items have in common, by their tastes, popularities and features."""
+    alike = np.maximum(_cosines(loadings), 0.0) ** LIKENESS_POWER
+    if features is not None and features.shape[1]:
+        alike *= LEAST_LIKENESS + (1 - LEAST_LIKENESS) * _cosines(features)
+    size = (popularity / popularity.mean()) ** (LIKENESS_POPULARITY / 2)
+    return alike * np.outer(size, size)
+
+
+def shared_with_like_items(residual: Floats, variance: float, alike: Floats) -> Floats:
+    r"""Return what items have together beyond tastes, learned from items like them: a posterior mean, with a zero diagonal.
+
+    The entries are normal beforehand, and those of like items correlated: the covariance of :math:`E_{ij}` and
+    :math:`E_{kl}` is :math:`\tau K_{ik} K_{jl}`. With :math:`K = U \kappa U'`, each entry of :math:`U' E U` has the variance
+    :math:`\tau \kappa_a \kappa_b` and independent noise, and is shrunk by itself. The factor :math:`\tau` is the most likely
+    one of `SIGNALS`, and 0 where the residual is no larger than noise.
+
+    Parameters
+    ----------
+    residual : ndarray of shape (size, size)
+        Symmetric.
+    variance : float
+        Of the noise of every entry.
+    alike : ndarray of shape (size, size)
+        K, symmetric; negative eigenvalues count as 0.
+    """
+    with one_blas_thread():
+        values, vectors = np.linalg.eigh(alike)
+        turned = vectors.T @ residual @ vectors
+    positive = np.maximum(values, 0.0)
+    prior = np.outer(positive, positive / max(float(positive.mean()) ** 2, np.finfo(float).tiny))
+    squares = turned**2 / max(variance, np.finfo(float).tiny)
+
+    def unlikely(signal: float) -> float:
+        total = 1 + signal * prior
+        return float((np.log(total) + squares / total).sum())
+
+    signal = min(SIGNALS.tolist(), key=unlikely)
+    turned *= signal * prior / (1 + signal * prior)
+    with one_blas_thread():
+        found: Floats = vectors @ turned @ vectors.T
+    np.fill_diagonal(found, 0.0)
+    return found
 
 
 def significant_pairs(residual: Floats, spread: Floats, groups: Integers) -> Floats:
@@ -146,10 +207,16 @@ def _alike(features: Floats | None, size: int) -> Integers:
     upper = np.triu_indices(size, 1)
     if features is None or not features.shape[1]:
         return np.zeros(len(upper[0]), dtype=np.int64)
-    lengths = np.linalg.norm(features, axis=1, keepdims=True)
-    unit = features / np.where(lengths > 0, lengths, 1.0)
-    cosines = (unit @ unit.T)[upper]
+    cosines = _cosines(features)[upper]
     return np.searchsorted(np.quantile(cosines, ALIKE), cosines).astype(np.int64)
+
+
+def _cosines(rows: Floats) -> Floats:
+    """Return the cosines of all pairs of rows; 0 for a row of zeros."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit = rows / np.where(lengths > 0, lengths, 1.0)
+    cosines: Floats = unit @ unit.T
+    return cosines
 
 
 def _diagonal(noisy: Floats, noise: float, users: float, fractions: Floats) -> Floats:

@@ -48,6 +48,8 @@ LEAST_CHOSEN = 16
 """At least this many items are chosen, whatever the noise."""
 RIDGE = 2e-4
 """Added to the diagonal of the second moment per user; every user counts about 1 in the sum of the diagonal."""
+RIDGE_OF_NOISE = 2.0
+"""And this times the noise of the second moment: what is read from a history through noisy loadings varies more."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,7 @@ def implicit_program(
         popularity,
         None if features is None else features[chosen.items],
     )
-    estimate[np.diag_indices_from(estimate)] += RIDGE * users
+    estimate[np.diag_indices_from(estimate)] += RIDGE * users + RIDGE_OF_NOISE * release.pair_noise
     return Outcome({**release.public(), "regression": item_regression(estimate)})
 
 
