@@ -6,10 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
+from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 from test_cli import invoke, tacit_command
 
 import tacit
+from tacit.cli.fit_neural import _feature_range
+from tacit.cli.read import read_labelled
 from tacit.errors import InvalidInputError
 from tacit.privacy import Ledger
 
@@ -117,6 +120,19 @@ def test_without_epsilon_there_is_no_privacy_and_the_output_says_so(tmp_path):
     found = json.loads((out / "result.json").read_text())
     assert found["guarantee"]["epsilon"] is None or found["guarantee"]["epsilon"] == float("inf")
     assert found["measures"]["accuracy"] > 0.8
+
+
+def test_the_range_of_a_sparse_archive_is_read_where_nothing_is_private(tmp_path):
+    archive = tmp_path / "digits.npz"
+    rows = csr_array(X)
+    parts = {name: getattr(rows, name) for name in ("data", "indices", "indptr", "shape")}
+    np.savez(archive, **parts, format=b"csr", y=Y)
+    read = read_labelled(archive, "y")
+    least, greatest = _feature_range(read, None, private=False)
+    assert np.array_equal(least, X.min(axis=0))
+    assert np.array_equal(greatest, np.where(X.max(axis=0) == X.min(axis=0), X.max(axis=0) + 1, X.max(axis=0)))
+    with pytest.raises(InvalidInputError, match="public range"):
+        _feature_range(read, None, private=True)
 
 
 @pytest.mark.slow

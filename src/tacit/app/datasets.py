@@ -12,7 +12,6 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tacit.app.files import (
     DESCRIPTIONS,
@@ -423,7 +422,7 @@ def _answered(answers: Mapping[str, str], name: str) -> dict[str, str]:
     return {} if given in HOW and given else {name: UNANSWERED}
 
 
-def _stored(texts: list[str], stored: str) -> list[Any]:
+def _stored(texts: list[str], stored: str) -> list[str] | list[int] | list[float] | list[bool]:
     """Return categories of the type that a column has in a Parquet file; cells of other files are text."""
     try:
         if stored == "integer":

@@ -58,7 +58,7 @@ def write_private(path: Path, content: str | bytes, *, new: bool = False) -> Non
         partial.unlink(missing_ok=True)
 
 
-def write_json(path: Path, values: Any, *, new: bool = False) -> None:
+def write_json(path: Path, values: object, *, new: bool = False) -> None:
     """Write plain values as `write_private` does."""
     write_private(path, json.dumps(values, indent=1), new=new)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -271,7 +271,7 @@ def _labels(data: DataSet) -> dict[str, str]:
     return labels
 
 
-def _for_all(data: DataSet, answers: dict[str, Any]) -> dict[str, str]:
+def _for_all(data: DataSet, answers: Mapping[str, str]) -> dict[str, str]:
     """Return the answers of the line "for all columns", for each column that has none of its own."""
     filled = {}
     for place in range(len(data.columns)):

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tacit.app.files import is_id, new_id, private_folder, read_json, write_json
 from tacit.app.supervise import CANCEL, EXIT, OUTPUT, PROCESS, PROGRESS, RUN, now, started_at
@@ -143,7 +143,7 @@ class Runner:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._held: Any = None
+        self._held: TextIO | None = None
 
     def start(self) -> None:
         """Take the folder and begin to work; a second app on the same folder is refused."""
@@ -163,7 +163,7 @@ class Runner:
     def stop(self) -> None:
         """Stop starting runs. Those that run go on."""
         self._stop.set()
-        if self._thread is not None:
+        if self._thread is not None and self._held is not None:
             self._thread.join()
             self._held.close()
 

@@ -13,7 +13,7 @@ import logging
 import secrets
 import time
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +219,7 @@ _HEADERS = {
 }
 
 
-def _missing_headers(present: Any) -> list[tuple[bytes, bytes]]:
+def _missing_headers(present: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     there = {name.lower() for name, _ in present}
     return [(name, value) for name, value in _HEADERS.items() if name not in there]
 

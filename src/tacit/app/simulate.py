@@ -11,12 +11,18 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tacit.data.schema import ColumnSpec
+
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Losses at which the error is simulated, besides the one that was chosen."""
@@ -167,7 +173,9 @@ def _table(spec: dict[str, Any], epsilons: list[float], say: Callable[[str], Non
     }
 
 
-def _histograms(frame: Any, columns: Any, shown: list[str], pairs: list[tuple[str, str]]) -> list[NDArray[np.float64]]:
+def _histograms(
+    frame: pl.DataFrame, columns: Mapping[str, ColumnSpec], shown: list[str], pairs: list[tuple[str, str]]
+) -> list[NDArray[np.float64]]:
     sizes = {name: min(columns[name].n_cells, BINS) for name in shown}
     codes = {
         name: columns[name].cells(frame[name].to_numpy(), name) * sizes[name] // columns[name].n_cells for name in shown
@@ -235,7 +243,7 @@ def _components(spec: dict[str, Any], epsilons: list[float], say: Callable[[str]
     }
 
 
-def _unexplained(X: Any, components: NDArray[np.floating]) -> float:
+def _unexplained(X: NDArray[np.float64], components: NDArray[np.floating]) -> float:
     return 1 - float(np.sum((X @ components.T) ** 2) / np.sum(X**2))
 
 

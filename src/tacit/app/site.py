@@ -137,7 +137,7 @@ def expired(site: AppSite) -> Response:
     return site.refusal(403, "Refused", "The form has expired. Go back, load the page again, and send it again.")
 
 
-async def _answered(site: AppSite, handler: Handler, request: Request, *further: Any) -> Response:
+async def _answered(site: AppSite, handler: Handler, request: Request, *further: object) -> Response:
     try:
         return await run_in_threadpool(handler, request, *further)
     except NoSuchPage:

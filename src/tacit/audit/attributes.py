@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +101,9 @@ def _altered(data: Units, units: list[Unit], place: int, random: np.random.Gener
     return changed, None
 
 
-def _exchanged(values: NDArray[Any], known: NDArray[Any], random: np.random.Generator) -> NDArray[Any]:
+def _exchanged(
+    values: NDArray[np.generic], known: NDArray[np.generic], random: np.random.Generator
+) -> NDArray[np.generic]:
     """Return the values with one of them replaced by another value of the data."""
     changed = values.copy()
     which = int(random.integers(len(values)))

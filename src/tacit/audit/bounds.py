@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,9 +55,9 @@ class Rates:
     `hits` and `alarms` may be arrays, one number for every threshold.
     """
 
-    hits: Any
+    hits: int | NDArray[np.integer]
     present: int
-    alarms: Any
+    alarms: int | NDArray[np.integer]
     absent: int
 
     def epsilons(self, delta: float, level: float) -> Floats:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 
 from tacit.audit.units import CellUnits, NeighbourPair, PersonUnits, RatingUnits, RowUnits, Unit, Units
 from tacit.estimators.base import Estimator
+from tacit.estimators.input import Rows
 from tacit.factor.coupled.private.fitted import range_of
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _labelled(estimator: Estimator, data: RowUnits) -> Iterator[tuple[str, Unit]
 
 def _table_rows(data: RowUnits | PersonUnits) -> Iterator[tuple[str, polars.DataFrame | Floats]]:
     """Yield rows of a table that are unusual; all their values occur in the table, so that they fit its schema."""
-    if hasattr(data.X, "iter_columns"):
+    if isinstance(data, PersonUnits) or hasattr(data.X, "iter_columns"):
         rarity = np.zeros(len(data.X))
         for column in data.X.iter_columns():
             if isinstance(data, PersonUnits) and column.name == data.owner:
@@ -204,7 +205,7 @@ def _cells(estimator: Estimator, data: CellUnits) -> Iterator[tuple[str, Unit]]:
     yield "a user with one cell", (places[-1:], np.array([high]))
 
 
-def _moments(X: Any) -> tuple[Floats, Floats]:
+def _moments(X: Rows) -> tuple[Floats, Floats]:
     second = X.T @ X
     dense = np.asarray(second.todense() if hasattr(second, "todense") else second, dtype=np.float64)
     return dense / max(X.shape[0], 1), np.asarray(X.mean(axis=0), dtype=np.float64).ravel()

@@ -32,7 +32,7 @@ class AuditJournal:
         """Return all values under a key, in their order."""
         return list(self._lines.get(key, ()))
 
-    def add(self, key: str, values: Any) -> None:
+    def add(self, key: str, values: object) -> None:
         """Append one value."""
         self._lines.setdefault(key, []).append(values)
         with open(self.path, "a", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:

@@ -61,7 +61,7 @@ class Audit(Shown):
     """
 
     model: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     fingerprint: str
     epsilon: float
     delta: float

@@ -132,7 +132,7 @@ class Subject(Undisclosed):
         return plan is not None and not plan.choices and all(step.sampling_rate == 1 for step in plan.steps)
 
     @cached_property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """The public parameters, as text where JSON has no form for them."""
         public = self.estimator._public_parameters() if hasattr(self.estimator, "_public_parameters") else {}
         return {name: _plain(value) for name, value in sorted(public.items())}
@@ -161,7 +161,7 @@ def replace_seed(estimator: Model) -> Model:
 
 
 def _planted(make: Callable[..., Channel], plant: Plant) -> Callable[..., Channel]:
-    def changed(*arguments: Any) -> Channel:
+    def changed(*arguments: object) -> Channel:
         channel = make(*arguments)
         if isinstance(channel, Noisy):
             plant(channel)
@@ -170,7 +170,7 @@ def _planted(make: Callable[..., Channel], plant: Plant) -> Callable[..., Channe
     return changed
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, bool | int | str | None):
         return value
     if isinstance(value, float):

@@ -47,7 +47,7 @@ class Units(ABC):
         """The number of units."""
 
     @abstractmethod
-    def arguments(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[object, ...]:
         """Return what `fit` takes."""
 
     @abstractmethod
@@ -94,7 +94,7 @@ class RowUnits(Undisclosed, Units):
         """The number of rows."""
         return int(self.X.shape[0])
 
-    def arguments(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[object, ...]:
         """Return the rows, and the labels if there are some."""
         return (self.X,) if self.y is None else (self.X, self.y)
 
@@ -144,7 +144,7 @@ def stacked(X: Any, row: Any) -> Any:
 class PersonUnits(Undisclosed, Units):
     """Rows of a table that belong to persons; `owner`, a column of the table, numbers the persons from 0."""
 
-    X: Any
+    X: polars.DataFrame
     owner: str
 
     @staticmethod
@@ -167,7 +167,7 @@ class PersonUnits(Undisclosed, Units):
         """The number of persons."""
         return int(self._numbers.max(initial=-1)) + 1
 
-    def arguments(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[object, ...]:
         """Return the table."""
         return (self.X,)
 
@@ -219,7 +219,7 @@ class RatingUnits(Undisclosed, Units):
         """The number of users, or of ratings."""
         return len(self.owner) if self.cells else (int(self.owner.max()) + 1 if len(self.owner) else 0)
 
-    def arguments(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[object, ...]:
         """Return users, items and ratings."""
         return self.owner, self.items, self.values
 
@@ -298,7 +298,7 @@ class CellUnits(Undisclosed, Units):
         shape[self.axis] += 1
         return tuple(shape)
 
-    def arguments(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[object, ...]:
         """Return the relations."""
         from tacit.factor.coupled.relation import Relation
 

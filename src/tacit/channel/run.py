@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -104,14 +104,25 @@ class Outcome(Undisclosed):
         guarantee goes.
     private : mapping
         What depends on this holder's records in other ways (its rows' factors, its loss). It stays with the holder.
-    channel : Channel
-        Set by `run`: the channel that the program ran over, and so what was earned. Among parties it is not the one that the
-        caller gave.
     """
 
     public: Mapping[str, Any]
     private: Mapping[str, Any] = field(default_factory=dict)
-    channel: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, repr=False)
+class RunOutcome(Outcome):
+    """What `run` returns: what the program returned, and over which channel.
+
+    Parameters
+    ----------
+    public, private : mapping
+        As the program returned them.
+    channel : Channel
+        The channel that the program ran over, and so what was earned. Among parties it is not the one that the caller gave.
+    """
+
+    channel: Channel = field(kw_only=True, compare=False)
 
 
 Answer = Total | NDArray[np.bool_] | int
@@ -184,7 +195,7 @@ def interposed(channel: Channel) -> Channel:
     return channel if wrap is None else wrap(channel)
 
 
-def run(program: Program, channel: Channel) -> Outcome:
+def run(program: Program, channel: Channel) -> RunOutcome:
     """Run one holder's program to its end over `channel`."""
     return run_together([program], channel)[0]
 
@@ -208,7 +219,7 @@ def run_alone(program: Generator[Ask, Any, Result]) -> Result:
         total = Total(ask.arrays)
 
 
-def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]:
+def run_together(programs: Sequence[Program], channel: Channel) -> list[RunOutcome]:
     """Run several holders' programs in lock-step; all must ask for the same things and learn the same public things."""
     if not programs:
         raise InvalidInputError("at least one holder", words("none"), "Give one program per holder.")
@@ -217,7 +228,7 @@ def run_together(programs: Sequence[Program], channel: Channel) -> list[Outcome]
     try:
         outcomes = _lock_step(list(programs), used)
         used.conclude(outcomes[0].public)
-        return [replace(outcome, channel=used) for outcome in outcomes]
+        return [RunOutcome(outcome.public, outcome.private, channel=used) for outcome in outcomes]
     finally:
         for program in programs:
             program.close()

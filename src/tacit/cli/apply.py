@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,8 +15,11 @@ from tacit.cli.read import chosen_columns, prepare, read_table
 from tacit.errors import InvalidInputError, parameter, words
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
+    from numpy.typing import NDArray
 
+    from tacit.estimators.input import Rows
     from tacit.estimators.saved import SavedModel
 
 MODEL = typer.Argument(help="A model file, or a folder that `tacit fit` wrote.")
@@ -86,7 +90,7 @@ def predict(
     chosen = chosen_columns(columns, drop, missing, private=False)
     rows = numbers_of(read_table(data), data, **chosen.numbers).X
     _check_width(fitted, rows)
-    output_columns: dict[str, Any] = {"prediction": fitted.predict(rows)}
+    output_columns: dict[str, NDArray[np.generic]] = {"prediction": fitted.predict(rows)}
     if hasattr(fitted, "predict_proba"):
         probabilities = fitted.predict_proba(rows)
         output_columns |= {f"probability_{name}": probabilities[:, place] for place, name in enumerate(fitted.classes_)}
@@ -132,7 +136,7 @@ def loaded(model: Path, method: str, instead: str) -> SavedModel:
     return fitted
 
 
-def _check_width(fitted: SavedModel, rows: Any) -> None:
+def _check_width(fitted: SavedModel, rows: Rows) -> None:
     """Raise unless the rows have as many columns as those of the fit."""
     expected = getattr(fitted, "n_features_in_", rows.shape[1])
     if rows.shape[1] != expected:
@@ -144,7 +148,7 @@ def _check_width(fitted: SavedModel, rows: Any) -> None:
         )
 
 
-def _write(columns: dict[str, Any], output: Path, *, as_json: bool) -> None:
+def _write(columns: Mapping[str, NDArray[np.generic]], output: Path, *, as_json: bool) -> None:
     import polars as pl
 
     frame: pl.DataFrame = pl.DataFrame(columns)

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 
 if TYPE_CHECKING:
+    import polars as pl
+    from scipy.sparse import csr_array
+
     from tacit.cli.read import ChosenColumns
     from tacit.estimators.base import Estimator
 
@@ -221,7 +224,7 @@ def _recommend(options: Options) -> Audited:
     return Audited(PrivateImplicitRecommender(weighting=options["weighting"], **settings), _as_matrix(frame, items))
 
 
-def _as_matrix(frame: Any, items: Any) -> Any:
+def _as_matrix(frame: pl.DataFrame, items: pl.Series) -> csr_array:
     """Return interactions as a users x items matrix, with the items in the order of the catalogue."""
     import numpy as np
     from scipy.sparse import coo_array

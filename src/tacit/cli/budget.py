@@ -12,7 +12,7 @@ from tacit.cli.output import charged, print_json, print_table
 from tacit.errors import InvalidInputError, LedgerError, listed, words
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger import Ledger
+    from tacit.privacy.ledger import Charge, Ledger
 
 app = typer.Typer(
     help="The privacy budgets of data sets: open an account, show what is left, verify the ledger.",
@@ -191,7 +191,7 @@ def account(ledger: Path | None, dataset: str | None, data: Path, *, private: bo
     return {"ledger": book, "dataset": name}
 
 
-def _charge_dict(charge: Any) -> dict[str, Any]:
+def _charge_dict(charge: Charge) -> dict[str, object]:
     values = dict(vars(charge))
     values["releases"] = [release.to_dict() for release in charge.releases]
     values["settled"] = None if charge.settled is None else [release.to_dict() for release in charge.settled]

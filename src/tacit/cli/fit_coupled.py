@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,7 @@ def _private(
     frontier: bool,
     spending: dict[str, Any],
     source: dict[str, str],
-    advance: Any,
+    advance: Callable[[str], None],
 ) -> FitResult:
     from tacit.report import compare_private_coupled
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,6 +13,11 @@ from tacit.cli.output import progress, show_fit
 from tacit.errors import InvalidInputError, words
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tacit.data.tables import Numbers
+
     pass
 
 DATA = typer.Argument(help="Counts: a matrix (npz, mtx, npy, csv, parquet), or an npy array of any order.")
@@ -81,7 +86,7 @@ def local(
     show_fit(result, output, as_json=as_json)
 
 
-def _counts(path: Path, *, stored: bool) -> Any:
+def _counts(path: Path, *, stored: bool) -> Numbers | NDArray[np.generic]:
     """Read counts: sparse ones as they are if it is public which are stored, otherwise with their zeros."""
     import numpy as np
 
@@ -91,15 +96,14 @@ def _counts(path: Path, *, stored: bool) -> Any:
     file = existing_file(path)
     if file.suffix.lower() == ".npy":
         with reading(file, "a NumPy array"):
-            counts: Any = np.load(file, allow_pickle=False)
+            counts: Numbers | NDArray[np.generic] = np.load(file, allow_pickle=False)
     else:
         counts = read_matrix(file).X
-    is_sparse = hasattr(counts, "tocoo")
-    if stored and not is_sparse:
+    if stored and isinstance(counts, np.ndarray):
         raise InvalidInputError(
             "a sparse matrix (npz or mtx) with --stored", words("an array"), "Leave --stored out: all cells get noise."
         )
-    if stored or not is_sparse:
+    if stored or isinstance(counts, np.ndarray):
         return counts
     if counts.shape[0] * counts.shape[1] > MOST_CELLS:
         raise InvalidInputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,6 +21,10 @@ from tacit.cli.read import (
     read_labelled,
 )
 from tacit.errors import InvalidInputError, parameter, words
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
 
 DATA = typer.Argument(help="A csv or parquet table, an npz archive, or a folder of images with one folder per class.")
 CLASSES = typer.Option(
@@ -117,7 +121,7 @@ def neural(
     show_fit(result, output, as_json=as_json)
 
 
-def _feature_range(rows: Labelled, given: str | None, *, private: bool) -> Any:
+def _feature_range(rows: Labelled, given: str | None, *, private: bool) -> tuple[ArrayLike, ArrayLike]:
     if given is not None:
         return feature_range_of(given, rows.names)
     if rows.feature_range is not None:
@@ -128,7 +132,10 @@ def _feature_range(rows: Labelled, given: str | None, *, private: bool) -> Any:
             words("none, and the range of the private rows is private"),
             "Give --feature-range LOW:HIGH, or a table with the columns name, low, high.",
         )
-    least, greatest = rows.X.min(axis=0), rows.X.max(axis=0)
+    import numpy as np
+
+    ends = rows.X.min(axis=0), rows.X.max(axis=0)
+    least, greatest = (end if isinstance(end, np.ndarray) else end.toarray().ravel() for end in ends)
     return least, least + (greatest - least) + (greatest == least)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,6 +13,10 @@ from tacit.cli.budget import account
 from tacit.cli.output import progress, show_fit
 from tacit.cli.read import ChosenColumns, chosen_columns, feature_range_of, prepare, range_of, read_labelled
 from tacit.errors import InvalidInputError, words
+
+if TYPE_CHECKING:
+    from tacit.factor import PCA, SVD, PrivatePCA, PrivateSVD
+
 
 # The numbers below are defaults; each option's help says what it is.
 HIDE = typer.Option(
@@ -176,7 +180,7 @@ def _partitioned_model(
     hide: bool,
     names: tuple[str, ...] | None,
     spending: dict[str, Any],
-) -> Any:
+) -> SVD | PCA | PrivateSVD | PrivatePCA:
     """Return the estimator for data in partitions, which have columns with these names."""
     from tacit.factor import PCA, SVD, PrivatePCA, PrivateSVD
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -41,7 +41,7 @@ def show_what_is_left() -> None:
     )
 
 
-def print_json(values: Any) -> None:
+def print_json(values: object) -> None:
     """Print one JSON object on standard output."""
     print(as_json(values))
 

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -146,7 +147,7 @@ def private_files(*existing: Path) -> Iterator[None]:
 def ended_by_sigterm() -> Iterator[None]:
     """Within the block, SIGTERM ends the command as an interrupt does: the others are told, and the checkpoint is closed."""
 
-    def end(number: int, frame: Any) -> NoReturn:
+    def end(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
 
     before = signal.signal(signal.SIGTERM, end)

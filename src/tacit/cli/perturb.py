@@ -400,8 +400,8 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _moves(text: str) -> dict[int, Any]:
-    moves: dict[int, Any] = {}
+def _moves(text: str) -> dict[int, int | str]:
+    moves: dict[int, int | str] = {}
     for part in text.split(","):
         row, _, target = (piece.strip() for piece in part.partition("="))
         if not row.isdigit() or not target:

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
     from numpy.typing import ArrayLike, NDArray
+    from scipy.sparse import csr_array
 
     from tacit.data.texts import TermCounts
+    from tacit.estimators.input import Rows
     from tacit.privacy.vocabulary import PaidVocabulary
 
 
@@ -88,10 +90,10 @@ class Prepared(Undisclosed):
         The private vocabulary, if there is one.
     """
 
-    X: Any
+    X: Rows
     names: tuple[str, ...] | None
     shape: tuple[int, int] | None
-    counts: Any
+    counts: csr_array | None
     assumptions: tuple[str, ...]
     paid: PaidVocabulary | None = None
 
@@ -114,7 +116,7 @@ def prepare(
     With `stem`, words of texts and of a public vocabulary lose their plural endings. The vocabulary of texts may be any list of
     words, see `read_vocabulary`. `buy` computes a private vocabulary from the texts and charges for it.
     """
-    from scipy.sparse import issparse
+    import numpy as np
 
     from tacit.data import TermCounts, read_matrix, read_pictures, read_terms, read_vocabulary, stemmed, term_counts
 
@@ -147,7 +149,7 @@ def prepare(
     with _texts_need_an_option(path, chosen):
         matrix = read_matrix(path, **chosen.numbers)
     names = matrix.names if vocabulary is None else read_terms(vocabulary)
-    if names is not None and issparse(matrix.X):
+    if names is not None and not isinstance(matrix.X, np.ndarray):
         # the columns of a matrix count as public; the guarantee states this as an assumption
         return _from_counts(TermCounts(matrix.X, tuple(names), vocabulary_is_public=True), private, idf)
     if shape is not None and shape[0] * shape[1] != matrix.X.shape[1]:
@@ -248,12 +250,13 @@ def _from_paid(texts: tuple[str, ...], paid: PaidVocabulary, idf: str) -> Prepar
     return Prepared(weighted.X, weighted.terms, None, counts.counts, (), paid)
 
 
-def _rows(X: Any, unit_rows: bool) -> Any:
+def _rows(X: Rows, unit_rows: bool) -> Rows:
     if not unit_rows:
         return X
     from sklearn.preprocessing import normalize
 
-    return normalize(X)
+    scaled: Rows = normalize(X)
+    return scaled
 
 
 def range_of(text: str, option: str) -> tuple[float, float]:
@@ -470,8 +473,8 @@ def column_names(columns: str, *, implicit: bool = False) -> list[str]:
 class Labelled(Undisclosed):
     """Rows and their labels, with the names of the columns and the shape of the images if they are known."""
 
-    X: Any
-    y: Any
+    X: Rows
+    y: NDArray[Any]
     names: tuple[str, ...] | None = None
     shape: tuple[int, int] | None = None
     feature_range: tuple[float, float] | None = None
@@ -495,7 +498,7 @@ def read_labelled(path: Path, label: str | None, chosen: ChosenColumns = ChosenC
     return _table(path, label, chosen)
 
 
-def read_classes(text: str) -> Any:
+def read_classes(text: str) -> NDArray[Any]:
     """Return the classes that --classes lists, or that a file has one per line; as numbers if all are whole numbers."""
     import numpy as np
 
@@ -508,7 +511,7 @@ def read_classes(text: str) -> Any:
         return np.unique(np.array(names))
 
 
-def labels_among(y: Any, classes: Any) -> Any:
+def labels_among(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
     """Return the labels with the type of the classes, so that it does not depend on the other labels of the file."""
     import numpy as np
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -125,7 +125,7 @@ def show_catalogue(items: Sequence[Item], folder: DataFolder, *, as_json: bool) 
 
 
 @contextmanager
-def progress(items: Sequence[Item], *, quiet: bool) -> Iterator[Any]:
+def progress(items: Sequence[Item], *, quiet: bool) -> Iterator[Callable[[Item, ItemRun], ItemRun]]:
     """Yield a function that is called when an item begins, and returns the run with a bar for its parts."""
     if quiet:
         yield lambda entry, run: run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,7 +12,10 @@ from tacit.cli.output import check_output_file, print_json
 from tacit.errors import InvalidInputError, parameter
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
+    from narwhals.typing import IntoDataFrame
+    from numpy.typing import NDArray
 
 app = typer.Typer(help="Draft the schema that a private table needs; draw rows from a saved one.", no_args_is_help=True)
 
@@ -89,7 +92,7 @@ def sample(
     typer.echo(str(fitted.guarantee_))
 
 
-def _polars(drawn: Any, names: list[str]) -> pl.DataFrame:
+def _polars(drawn: NDArray[np.float64] | IntoDataFrame, names: list[str]) -> pl.DataFrame:
     """Return synthetic rows, an array or a data frame of any kind, as a polars data frame."""
     import narwhals as nw
     import numpy as np

@@ -126,7 +126,7 @@ class _Lists:
         import polars as pl
 
         (frame,) = self._read(path).arguments
-        columns: dict[str, list[Any]] = {"user": [], "rank": [], "item": [], "score": []}
+        columns: dict[str, list[object]] = {"user": [], "rank": [], "item": [], "score": []}
         for (user,), own in frame.group_by("user", maintain_order=True):
             values = () if "rating" not in own.columns else (own["rating"].to_numpy(),)
             for rank, (item, score) in enumerate(

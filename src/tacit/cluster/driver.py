@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -91,7 +91,7 @@ Model = TypeVar("Model", bound=Estimator)
 def drive(
     client: Cluster,
     estimator: Model,
-    sources: Sequence[Any],
+    sources: Sequence[object],
     load: Load,
     *,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -155,7 +155,7 @@ class _ClusterRun:
         self,
         client: Cluster,
         estimator: Estimator,
-        sources: Sequence[Any],
+        sources: Sequence[object],
         load: Load,
         journal: ClusterJournal,
         *,
@@ -352,10 +352,10 @@ class _ClusterRun:
     def _encode(self, worker: str, numbers: Sequence[int], place: int, grids: Mapping[str, Grid]) -> ClusterTask:
         return self._submit(worker, encode, self._spec.run, place, self._of(numbers), grids)
 
-    def _of(self, numbers: Sequence[int]) -> dict[int, Any]:
+    def _of(self, numbers: Sequence[int]) -> dict[int, object]:
         return {number: self._sources[number] for number in numbers}
 
-    def _submit(self, worker: str, function: Callable[..., Any], *arguments: Any) -> ClusterTask:
+    def _submit(self, worker: str, function: Callable[..., object], *arguments: object) -> ClusterTask:
         self._counter += 1
         key = f"tacit-{function.__name__}-{self._spec.run}-{self._counter}"
         with warnings.catch_warnings():
@@ -365,7 +365,7 @@ class _ClusterRun:
                 function, *arguments, key=key, workers=[worker], allow_other_workers=False, pure=False, retries=0
             )
 
-    def _everyone(self, submit: Callable[..., ClusterTask], *arguments: Any, least: bool = False) -> Contribution:
+    def _everyone(self, submit: Callable[..., ClusterTask], *arguments: object, least: bool = False) -> Contribution:
         """Submit one task per worker for its partitions, wait for all, and return their sum; `least` takes one partition."""
         self._assign()
         groups: dict[str, list[int]] = {}

@@ -41,10 +41,10 @@ class Cluster(Protocol):
     def scheduler_info(self, n_workers: int = -1) -> dict[str, Any]:
         """Return the workers and the services."""
 
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> ClusterTask:
+    def submit(self, function: Callable[..., object], /, *arguments: object, **settings: object) -> ClusterTask:
         """Run a function on a worker."""
 
-    def scatter(self, value: Any, /, **settings: Any) -> ClusterTask:
+    def scatter(self, value: object, /, **settings: object) -> ClusterTask:
         """Send a value to the workers."""
 
     def gather(self, futures: Sequence[ClusterTask]) -> list[Any]:
@@ -53,14 +53,14 @@ class Cluster(Protocol):
     def cancel(self, futures: Sequence[ClusterTask]) -> None:
         """Do not run what has not run yet."""
 
-    def run(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> dict[str, Any]:
+    def run(self, function: Callable[..., object], /, *arguments: object, **settings: object) -> dict[str, Any]:
         """Run a function on every worker."""
 
 
 class Done:
     """The result of a task, or what it raised."""
 
-    def __init__(self, value: Any = None, error: Exception | None = None) -> None:
+    def __init__(self, value: object = None, error: Exception | None = None) -> None:
         self._value, self._error = value, error
         self.status = "finished" if error is None else "error"
 
@@ -85,7 +85,7 @@ class Here:
         """Return the one worker."""
         return {"workers": {"here": {}}, "services": {}}
 
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> Done:
+    def submit(self, function: Callable[..., object], /, *arguments: object, **settings: object) -> Done:
         """Run a task now."""
         try:
             given = [one.result() if isinstance(one, Done) else one for one in arguments]
@@ -95,7 +95,7 @@ class Here:
         except Exception as error:
             return Done(error=error)
 
-    def scatter(self, value: Any, /, **settings: Any) -> Done:
+    def scatter(self, value: object, /, **settings: object) -> Done:
         """Return the value as the result of a task."""
         return Done(value)
 
@@ -106,7 +106,7 @@ class Here:
     def cancel(self, futures: Sequence[ClusterTask]) -> None:
         """Do nothing: all tasks have run."""
 
-    def run(self, function: Callable[..., Any], /, *arguments: Any, **settings: Any) -> dict[str, Any]:
+    def run(self, function: Callable[..., object], /, *arguments: object, **settings: object) -> dict[str, Any]:
         """Run a function on the one worker."""
         return {"here": function(*arguments)}
 

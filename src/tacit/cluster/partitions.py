@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit.cluster.here import Cluster
 from tacit.cluster.worker import Loaded
 from tacit.errors import InvalidInputError, Undisclosed, parameter, words
-from tacit.estimators.input import is_dask
+from tacit.estimators.input import Rows, is_dask
 
 if TYPE_CHECKING:
     import polars as pl
@@ -55,7 +55,7 @@ class Block(Undisclosed):
 
 def sources_of(
     data: Any, client: Any, *, by_user: str | None = None, blocks: int = 1, by_place: bool = False
-) -> list[Any]:
+) -> list[object]:
     """Return one source per partition: a path, a block of a file, or the future of a part of a collection.
 
     `by_user` is the column of the users, whose ratings must be together: a collection is shuffled by it.
@@ -128,7 +128,7 @@ class RowReader:
     unit_rows: bool = False
     as_table: bool = False
 
-    def __call__(self, source: Any) -> Loaded:
+    def __call__(self, source: object) -> Loaded:
         """Return the rows, and the targets if there are some."""
         path = source.path if isinstance(source, Block) else source
         if not isinstance(path, str):
@@ -138,7 +138,7 @@ class RowReader:
         if self.as_table:
             return self._of_table(source, path)
         X, names = _matrix(source, path)
-        y: tuple[Any, ...] = ()
+        y: tuple[NDArray[np.floating], ...] = ()
         if self.target is not None:
             if names is None or self.target not in names:
                 raise InvalidInputError(
@@ -155,7 +155,7 @@ class RowReader:
             return Loaded((part,), len(part), names)
         return Loaded((part.drop(columns=[self.target]), part[self.target]), len(part), names)
 
-    def _of_texts(self, source: Any, path: str) -> Loaded:
+    def _of_texts(self, source: object, path: str) -> Loaded:
         from tacit.data import read_text_lines, term_counts, tfidf
 
         if self.vocabulary is None:
@@ -172,7 +172,7 @@ class RowReader:
             X = X[in_block(X, source, start=0)]
         return Loaded((X,), X.shape[0])
 
-    def _of_table(self, source: Any, path: str) -> Loaded:
+    def _of_table(self, source: object, path: str) -> Loaded:
         from tacit.data.files import read_frame
 
         if isinstance(source, Block):
@@ -182,21 +182,22 @@ class RowReader:
         )  # the schema says what a cell is; inferred types would depend on the rows
         return Loaded((frame,), frame.height, tuple(frame.columns))
 
-    def _scaled(self, X: Any) -> Any:
+    def _scaled(self, X: Rows) -> Rows:
         if not self.unit_rows or not X.shape[0]:
             return X
         from sklearn.preprocessing import normalize
 
-        return normalize(X)
+        scaled: Rows = normalize(X)
+        return scaled
 
 
-def _matrix(source: Any, path: str) -> tuple[Any, tuple[str, ...] | None]:
+def _matrix(source: object, path: str) -> tuple[Any, tuple[str, ...] | None]:
     from tacit.data import read_matrix
 
     if not isinstance(source, Block):
         matrix = read_matrix(path, empty=True)
         return matrix.X, matrix.names
-    kept: list[Any] = []
+    kept: list[NDArray[np.floating]] = []
     names, start = None, 0
     for part, named in _batches(path):
         kept.append(part[in_block(part, source, start=start)])
@@ -229,7 +230,7 @@ def _batches(path: str) -> Iterator[tuple[Any, tuple[str, ...] | None]]:
         yield matrix.X, matrix.names
 
 
-def in_block(X: Any, block: Block, *, start: int) -> NDArray[np.bool_]:
+def in_block(X: Rows, block: Block, *, start: int) -> NDArray[np.bool_]:
     """Return which rows are in a block; `start` is the place of the first one in the file.
 
     The hash is a sum modulo 2^64 of the bits of the values, each times a constant of its column: the same for a row wherever
@@ -237,7 +238,8 @@ def in_block(X: Any, block: Block, *, start: int) -> NDArray[np.bool_]:
     """
     if block.by_place:
         return np.asarray(np.arange(start, start + X.shape[0]) % block.of == block.number)
-    factors = np.random.default_rng(0).integers(1, 2**63, X.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    drawn = np.random.default_rng(0).integers(1, 2**63, X.shape[1], dtype=np.uint64)
+    factors = np.multiply(drawn, 2, dtype=np.uint64) + np.uint64(1)
     if isinstance(X, np.ndarray):
         hashes = ((X + 0.0).astype(np.float64).view(np.uint64) * factors).sum(axis=1, dtype=np.uint64)
     else:
@@ -301,15 +303,15 @@ class RatingReader:
             return Loaded((frame,), frame.height, free=lambda: _empty(frame))
         return Loaded((frame,), frame.height)
 
-    def users(self, source: Any) -> Any:
+    def users(self, source: object) -> pl.Series:
         """Return the users of the ratings of a partition, and read nothing else of a Parquet file."""
-        path = source.path if isinstance(source, Block) else source
-        if isinstance(source, Block) or not path.lower().endswith(".parquet"):
-            return replace(self, compact=False)(source).arguments[0]["user"]  # their ids, not their numbers
+        if not isinstance(source, str) or not source.lower().endswith(".parquet"):
+            users: pl.Series = replace(self, compact=False)(source).arguments[0]["user"]  # their ids, not their numbers
+            return users
         from tacit.data.files import read_columns, read_frame
 
-        self._check_columns(read_columns(path), Path(path).name)
-        return read_frame(path, columns=self.columns[:1])[self.columns[0]]
+        self._check_columns(read_columns(source), Path(source).name)
+        return read_frame(source, columns=self.columns[:1])[self.columns[0]]
 
     def _check_columns(self, names: Collection[str], where: str) -> None:
         missing = [name for name in self.columns if name not in names]
@@ -346,7 +348,7 @@ def hashed(ids: pl.Series) -> pl.Series:
     return pl.Series(ids).cast(pl.String).hash(seed=0)
 
 
-def check_units_apart(client: Cluster, sources: Sequence[Any], read: RatingReader) -> None:
+def check_units_apart(client: Cluster, sources: Sequence[object], read: RatingReader) -> None:
     """Raise if a user has ratings in two partitions: the guarantee is per user, and a partition bounds its own users only.
 
     The check is private to the holder of the data: only whether it failed is said. Every partition is read once, and hashes of
@@ -363,7 +365,7 @@ def check_units_apart(client: Cluster, sources: Sequence[Any], read: RatingReade
         )
 
 
-def users_by_range(read: RatingReader, source: Any) -> list[NDArray[np.uint64]]:
+def users_by_range(read: RatingReader, source: object) -> list[NDArray[np.uint64]]:
     """Return a hash per user of a partition, in parts by its value."""
     hashes = hashed(read.users(source).unique()).to_numpy()
     return [hashes[hashes % HASH_RANGES == part] for part in range(HASH_RANGES)]

@@ -64,7 +64,7 @@ class Loaded(Undisclosed):
     free: Callable[[], None] | None = None
 
 
-Load = Callable[[Any], Loaded]
+Load = Callable[[object], Loaded]
 
 
 @dataclass(frozen=True, repr=False)
@@ -188,7 +188,7 @@ class _AbandonedError(Exception):
 class PartitionFit:
     """The fit of one partition, in a thread of its own that stops at every ask."""
 
-    def __init__(self, spec: FitSpec, partition: int, source: Any) -> None:
+    def __init__(self, spec: FitSpec, partition: int, source: object) -> None:
         self._spec, self._partition, self._label = spec, partition, label_of(partition, source)
         self._columns: tuple[str, ...] | None = None
         self._free: Callable[[], None] | None = None
@@ -223,7 +223,7 @@ class PartitionFit:
         """End the thread."""
         self._answers.put(_AbandonedError())
 
-    def _work(self, source: Any) -> None:
+    def _work(self, source: object) -> None:
         try:
             loaded = self._spec.load(source)
             if not loaded.rows:
@@ -291,7 +291,7 @@ class _Relay:
         """Note it: the driver compares what the estimators release in the end, and parties what is public."""
         self._fit.conclude(public)
 
-    def _header(self, kind: str, signature: tuple[Any, ...]) -> Header:
+    def _header(self, kind: str, signature: tuple[object, ...]) -> Header:
         rate, self._rate = self._rate, 1.0
         if isinstance(self._channel, Noisy):
             return Header(self._number, kind, signature, rate, self._channel.plan, self._channel.max_units)
@@ -354,7 +354,7 @@ class _Run:
     """What fits that were dropped from memory waited for when they were."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def at(self, number: int, source: Any, place: int) -> tuple[Contribution, Arrays]:
+    def at(self, number: int, source: object, place: int) -> tuple[Contribution, Arrays]:
         """Return what the fit of a partition waits for after the first `place` answers.
 
         All but the last of the partitions that may stay in memory do stay. The others take turns in the last place: their fits
@@ -382,7 +382,12 @@ A driver that was only slow gives its workers everything again."""
 
 
 def advance(
-    run: str, place: int, known: int, answers: Sequence[Answer], sources: Mapping[int, Any], spec: FitSpec | None = None
+    run: str,
+    place: int,
+    known: int,
+    answers: Sequence[Answer],
+    sources: Mapping[int, object],
+    spec: FitSpec | None = None,
 ) -> Contribution:
     """Bring the fits of these partitions to their ask number `place`, and return what they add together.
 
@@ -403,7 +408,7 @@ def advance(
     return _added(contribution for contribution, _ in _at(run, place, known, answers, sources, spec))
 
 
-def encode(run: str, place: int, sources: Mapping[int, Any], grids: Mapping[str, Grid]) -> Contribution:
+def encode(run: str, place: int, sources: Mapping[int, object], grids: Mapping[str, Grid]) -> Contribution:
     """Return the sum of the waiting arrays of a channel without noise, on grids that suit all workers."""
     return _added(
         replace(part, integers={name: grids[name].encode(array) for name, array in arrays.items()}, largest={})
@@ -412,7 +417,12 @@ def encode(run: str, place: int, sources: Mapping[int, Any], grids: Mapping[str,
 
 
 def _at(
-    run: str, place: int, known: int, answers: Sequence[Answer], sources: Mapping[int, Any], spec: FitSpec | None = None
+    run: str,
+    place: int,
+    known: int,
+    answers: Sequence[Answer],
+    sources: Mapping[int, object],
+    spec: FitSpec | None = None,
 ) -> Iterator[tuple[Contribution, Arrays]]:
     """Yield what each of the fits waits for: one fit after the other, so that one at a time needs memory to work in."""
     held = _held(run, spec)

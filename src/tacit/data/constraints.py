@@ -61,8 +61,8 @@ class Implies(Constraint):
     """Where `first` has the category `value`, `second` has one of the categories `values`."""
 
     kind: ClassVar[str] = "implies"
-    value: Any
-    values: tuple[Any, ...]
+    value: str | bool | int | float
+    values: tuple[str | bool | int | float, ...]
 
     def broken(self, table: Table) -> NDArray[np.bool_]:
         """Return where the second has another category."""

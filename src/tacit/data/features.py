@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,9 @@ GROUPS = 8
 """Numbers are put into this many groups of about equal size."""
 
 
-def item_features(columns: Mapping[str, Sequence[Any]], *, least: int = 2) -> tuple[NDArray[np.float64], list[str]]:
+def item_features(
+    columns: Mapping[str, Sequence[str | float | None]], *, least: int = 2
+) -> tuple[NDArray[np.float64], list[str]]:
     """Return features of items, and their names, for `tacit.PrivateImplicitRecommender` and `tacit.PrivateRecommender`.
 
     Parameters
@@ -61,14 +62,14 @@ def item_features(columns: Mapping[str, Sequence[Any]], *, least: int = 2) -> tu
     return np.stack(parts, axis=1), names
 
 
-def _as_numbers(values: Sequence[Any]) -> NDArray[np.float64] | None:
+def _as_numbers(values: Sequence[str | float | None]) -> NDArray[np.float64] | None:
     """Return the values as numbers, NaN for None; None if one of them is a text."""
     if any(isinstance(value, str) for value in values):
         return None
     return np.array([np.nan if value is None else float(value) for value in values])
 
 
-def _words(values: Sequence[Any]) -> dict[str, NDArray[np.bool_]]:
+def _words(values: Sequence[str | float | None]) -> dict[str, NDArray[np.bool_]]:
     listed = [
         set(filter(None, SEPARATORS.split(str(value).strip()))) if value is not None else set() for value in values
     ]

@@ -157,7 +157,7 @@ def _without_marks(table: pl.DataFrame, text: Sequence[str]) -> pl.DataFrame:
     return table.with_columns(**read)
 
 
-def _as_text(file: Path, columns: Sequence[str]) -> dict[str, Any]:
+def _as_text(file: Path, columns: Sequence[str]) -> dict[str, type[pl.DataType]]:
     """Return the types of the columns that shall be read as text, if the file has them."""
     import polars as pl
 

@@ -15,7 +15,7 @@ import numbers
 import re
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -373,7 +373,7 @@ class CategoryColumn(ColumnSpec):
 
     def cells(self, column: NDArray[np.generic], name: str) -> NDArray[np.intp]:
         """Return the place of each value's category."""
-        known: dict[Any, int] = {value: place for place, value in enumerate(self.categories)}
+        known: dict[object, int] = {value: place for place, value in enumerate(self.categories)}
         unknown = -1 if self.other is None else known[self.other]
         cells = self._cells(column, name)
         codes = np.fromiter((known.get(cell, unknown) for cell in cells), dtype=np.intp, count=len(cells))
@@ -390,7 +390,7 @@ class CategoryColumn(ColumnSpec):
         """Return categories as the schema spells them."""
         return np.array(self.categories)[cells]
 
-    def _cells(self, column: NDArray[np.generic], name: str) -> list[Any]:
+    def _cells(self, column: NDArray[np.generic], name: str) -> Sequence[object]:
         """Return cells that can be compared with the categories; a cell that cannot be read is None."""
         text = _text_cells(column)
         first = self.categories[0]
@@ -467,7 +467,7 @@ class TableSchema:
             )
 
     @classmethod
-    def of(cls, given: Any, names: Sequence[str]) -> TableSchema:
+    def of(cls, given: object, names: Sequence[str]) -> TableSchema:
         """Return a schema from a schema, a mapping, or one column specification for all `names`."""
         if isinstance(given, TableSchema):
             return given
@@ -644,14 +644,14 @@ def column_from_dict(values: Mapping[str, Any], name: str) -> ColumnSpec:
         raise InvalidInputError(f"{expected}, in the column {name}", wrong, "Correct the schema.") from None
 
 
-def _check_keys(values: Mapping[str, Any], required: set[str], optional: set[str], what: str) -> None:
+def _check_keys(values: Mapping[str, object], required: set[str], optional: set[str], what: str) -> None:
     absent, unknown = sorted(required - set(values)), sorted(set(values) - required - optional)
     if absent or unknown:
         got = f"no {listed(absent)}" if absent else f"unknown {listed(unknown)}"
         raise InvalidInputError(f"{', '.join(sorted(required))} in {what}", words(got), "Correct the schema.")
 
 
-def _check_bounds(column: Any) -> None:
+def _check_bounds(column: Quantity) -> None:
     """Check the bounds of a column of numbers, and make them plain Python numbers."""
     low, high = _plain(column.low), _plain(column.high)
     numeric = all(isinstance(bound, int | float) and not isinstance(bound, bool) for bound in (low, high))
@@ -740,7 +740,7 @@ def _is_missing(cell: object) -> bool:
     return cell is None or (isinstance(cell, float) and math.isnan(cell)) or type(cell).__name__ == "NAType"
 
 
-def _number_or_none(cell: Any) -> Any:
+def _number_or_none(cell: object) -> object:
     if isinstance(cell, str):
         try:
             return float(cell)
@@ -804,7 +804,7 @@ def named_as_identifier(name: str) -> bool:
     return bool(NAMES & {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)})
 
 
-def _all_differ(values: list[Any]) -> bool:
+def _all_differ(values: list[Hashable]) -> bool:
     return len(set(values)) == len(values)
 
 

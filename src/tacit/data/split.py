@@ -25,14 +25,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, kind_of, parameter
-from tacit.validation import check_count, check_seed
+from tacit.validation import TableLike, check_count, check_seed
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 KEY_BYTES = 32
 """Length of a key; BLAKE2b accepts up to 64 bytes."""
@@ -43,7 +46,7 @@ def new_key() -> bytes:
     return os.urandom(KEY_BYTES)
 
 
-def held_out_rows(X: Any, y: object = None, *, fraction: float, key: bytes | None = None) -> NDArray[np.bool_]:
+def held_out_rows(X: TableLike, y: object = None, *, fraction: float, key: bytes | None = None) -> NDArray[np.bool_]:
     """Decide for each row by itself whether it is held out.
 
     Parameters
@@ -76,7 +79,9 @@ def held_out_rows(X: Any, y: object = None, *, fraction: float, key: bytes | Non
     return _draws(_rows(X, y), key) < check_fraction(fraction)
 
 
-def held_out_pairs(users: Any, items: Any, *, fraction: float, key: bytes | None = None) -> NDArray[np.bool_]:
+def held_out_pairs(
+    users: Iterable[Hashable], items: Iterable[Hashable], *, fraction: float, key: bytes | None = None
+) -> NDArray[np.bool_]:
     """Decide for each rating whether it is held out, by its user and item only.
 
     No user's presence changes what happens to another user's ratings, so the split keeps a guarantee whose unit is the
@@ -100,7 +105,7 @@ def held_out_pairs(users: Any, items: Any, *, fraction: float, key: bytes | None
     return _draws(pairs, key) < check_fraction(fraction)
 
 
-def held_out_cells(cells: Any, *, fraction: float, key: bytes | None = None) -> NDArray[np.bool_]:
+def held_out_cells(cells: ArrayLike, *, fraction: float, key: bytes | None = None) -> NDArray[np.bool_]:
     """Decide for each cell of a tensor whether it is held out, by its place only.
 
     As with `held_out_pairs`, the split keeps a guarantee whose unit is an entity of one axis, and one whose unit is the cell.
@@ -121,7 +126,7 @@ def held_out_cells(cells: Any, *, fraction: float, key: bytes | None = None) -> 
     return _draws((place.tobytes() for place in places), key) < check_fraction(fraction)
 
 
-def held_out_users(users: Any, *, fraction: float, key: bytes | None = None) -> NDArray[np.bool_]:
+def held_out_users(users: Iterable[Hashable], *, fraction: float, key: bytes | None = None) -> NDArray[np.bool_]:
     """Decide for each user whether all of the user's interactions are held out, by the user's id only.
 
     Parameters
@@ -143,7 +148,7 @@ def held_out_users(users: Any, *, fraction: float, key: bytes | None = None) -> 
     return np.fromiter((out[user] for user in ids), np.bool_, len(ids))
 
 
-def parts_of_rows(X: Any, n_parts: int, *, key: bytes | None = None) -> NDArray[np.int64]:
+def parts_of_rows(X: TableLike, n_parts: int, *, key: bytes | None = None) -> NDArray[np.int64]:
     """Assign each row by itself to one of `n_parts` parts; their sizes are random.
 
     Parameters
@@ -163,7 +168,7 @@ def parts_of_rows(X: Any, n_parts: int, *, key: bytes | None = None) -> NDArray[
     return np.minimum(parts, count - 1)  # a draw within 2**-54 of 1 is rounded to 1
 
 
-def parts_of_ids(ids: Any, n_parts: int, *, key: bytes | None = None) -> NDArray[np.int64]:
+def parts_of_ids(ids: Iterable[Hashable], n_parts: int, *, key: bytes | None = None) -> NDArray[np.int64]:
     """Assign each id, with everything that carries it, to one of `n_parts` parts; their sizes are random.
 
     Parameters
@@ -226,7 +231,7 @@ def _draws(units: Iterable[bytes], key: bytes | None) -> NDArray[np.float64]:
     return np.fromiter((number(unit) for unit in units), np.uint64) / 2.0**64
 
 
-def _rows(X: Any, y: Any) -> Iterator[bytes]:
+def _rows(X: TableLike, y: object) -> Iterator[bytes]:
     """Yield each row's content, with its label, in a form that does not depend on the types of the other rows."""
     contents = _sparse_rows(X.tocsr()) if hasattr(X, "tocsr") else _dense_rows(np.asarray(X))
     if y is None:
@@ -243,7 +248,7 @@ def _dense_rows(X: NDArray[np.generic]) -> Iterator[bytes]:
         yield (numbers + 0.0).tobytes()  # -0.0 + 0.0 is 0.0
 
 
-def _sparse_rows(X: Any) -> Iterator[bytes]:
+def _sparse_rows(X: csr_array) -> Iterator[bytes]:
     rows = X.copy()
     rows.sum_duplicates()
     rows.eliminate_zeros()
@@ -252,8 +257,8 @@ def _sparse_rows(X: Any) -> Iterator[bytes]:
         yield columns[start:end].tobytes() + values[start:end].tobytes()
 
 
-def _values(given: Any) -> list[Any]:
-    listed: list[Any] = given.to_list() if hasattr(given, "to_list") else np.asarray(given).tolist()
+def _values(given: object) -> list[Hashable]:
+    listed: list[Hashable] = given.to_list() if hasattr(given, "to_list") else np.asarray(given).tolist()
     return listed
 
 

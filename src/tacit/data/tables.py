@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from tacit.validation import check_choice
 if TYPE_CHECKING:
     import polars as pl
     from scipy.sparse import csr_array
+
+Numbers: TypeAlias = "NDArray[np.floating] | csr_array[np.floating, tuple[int, int]]"
+"""Rows of numbers that were read: an array, or a sparse matrix by rows."""
 
 # Errors that numpy does not catch, from the zip file and from the header, which is Python text, of a damaged array.
 _NUMPY_FAILURES = (
@@ -48,7 +51,7 @@ class Matrix(Undisclosed):
         The content of the file: a sparse matrix, a plain array, or a table with named columns.
     """
 
-    X: NDArray[Any] | csr_array[Any, tuple[int, int]]
+    X: Numbers
     names: tuple[str, ...] | None
     kind: Literal["sparse", "array", "table"]
 
@@ -265,11 +268,12 @@ READERS = {
 }
 
 
-def _as_float(X: Any, file: Path) -> Any:
+def _as_float(X: Any, file: Path) -> Numbers:
     """Return X in float64, or in float32 where it is so: sums and squares of narrow integers would overflow."""
     if X.dtype.kind not in "biuf":
         raise InvalidInputError(f"{file} to have real numbers", kind_of(X), "Save it as numbers.")
-    return X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
+    numbers: Numbers = X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
+    return numbers
 
 
 def _check(matrix: Matrix, file: Path, *, empty: bool) -> None:

@@ -32,7 +32,7 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.progress import part_named, tell
 
 T = TypeVar("T")
-Method = TypeVar("Method", bound=Callable[..., Any])
+Method = TypeVar("Method", bound=Callable[..., object])
 
 REQUESTS = ("_sklearn_output_config", "_metadata_request")
 """What scikit-learn notes of `set_output` and `set_fit_request`: settings, which pickles of fitted models keep."""
@@ -71,8 +71,8 @@ class FrozenResult:
     guarantee : Guarantee
     """
 
-    parameters: Mapping[str, Any]
-    values: Mapping[str, Any]
+    parameters: Mapping[str, object]
+    values: Mapping[str, object]
     guarantee: Guarantee
 
 
@@ -282,7 +282,7 @@ def in_file(cls: type[Estimator]) -> frozenset[str]:
     return frozenset(field.name for field in fields if field.init and field.metadata.get("in_file", False))
 
 
-def _frozen_parameter(name: str, value: object) -> Any:
+def _frozen_parameter(name: str, value: T) -> T:
     """Return a copy of a parameter; raise if it cannot be copied, before anything is charged."""
     try:
         return _frozen(value)
@@ -294,7 +294,7 @@ def _frozen_parameter(name: str, value: object) -> Any:
         ) from None
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: T) -> T:
     """Return a copy that later changes of `value` do not reach."""
     if not isinstance(value, np.ndarray):
         return copy.deepcopy(value)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
-from tacit.channel import Channel, Clear, Noisy, Outcome, Plan, Program, Split, Step, run
+from tacit.channel import Channel, Clear, Noisy, Plan, Program, RunOutcome, Split, Step, run
 from tacit.channel.budget import ChargedAccount
 from tacit.errors import PrivacyWarning
 from tacit.estimators.base import public, withheld
@@ -92,7 +92,7 @@ class PrivateFit(SavedModel):
 
     def _run(
         self, given: object, program: Program, plan: Plan | None, account: ChargedAccount | None = None
-    ) -> Outcome:
+    ) -> RunOutcome:
         """Run `program` over the channel of the plan, and keep its guarantee.
 
         `given` is the data as the caller gave it; its fingerprint names the account if there is no `dataset`. `account` is

@@ -132,7 +132,9 @@ class SavedModel(Estimator):
         return shown
 
     @classmethod
-    def _encoded(cls, parameters: Mapping[str, Any], values: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
+    def _encoded(
+        cls, parameters: Mapping[str, object], values: Mapping[str, object], arrays: Arrays
+    ) -> dict[str, object]:
         public = in_file(cls)
         return {
             "parameters": {

@@ -88,7 +88,7 @@ class ScheduleFile:
         running: Mapping[str, RunningTotal],
         fixed: Mapping[str, NDArray[np.generic]],
         kept: Sequence[Mapping[str, NDArray[np.generic]]],
-        notes: Mapping[str, Any],
+        notes: Mapping[str, object],
         model: bytes,
     ) -> None:
         """Keep a release that has ended, with what all of them have in common."""

@@ -6,10 +6,10 @@ import copy
 import io
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from tacit.privacy.ledger.spending import Spending, open_ledger
 from tacit.privacy.schedules import RunningTotal, Schedule
 
 Arrays = Mapping[str, NDArray[np.float64]]
+Memory = TypeVar("Memory", bound="ScheduledSums")
 
 
 @dataclass(frozen=True)
@@ -164,12 +165,12 @@ class ScheduledSums:
         self.reach = schedule.reach(max_units)
         """How far a unit moves the sums of all releases together, over how far it moves one total."""
         self.running = {step: RunningTotal(schedule) for step in steps}
-        self.fixed: dict[str, Any] = {}
+        self.fixed: dict[str, NDArray[Any]] = {}
         """What an early release chose, from released totals, for all later ones."""
         self.kept: list[dict[str, NDArray[Any]]] = []
         """Of each release before that choice: the data that a later step needs."""
         self.turns = Turns()
-        self.withheld: dict[str, Any] = {}
+        self.withheld: dict[str, str | int | None] = {}
         """The settings of the first release that stay with the holder."""
 
     def terms(self, step: str, new: Arrays) -> dict[str, NDArray[np.float64]]:
@@ -185,6 +186,10 @@ class ScheduledSums:
             sums = running.total({name: part[place] for name, part in parts.items()})
         return sums, {name: running.noise(answer.noise[name]) for name in answer}
 
+    def take_over(self, earlier: ScheduledSums) -> None:
+        """Go on from what earlier releases left, as a copy: what changes here does not change there."""
+        vars(self).update(copy.deepcopy(vars(earlier)))
+
     @property
     def released(self) -> int:
         """Number of releases so far; where nothing is worth a later step, all of them have the first."""
@@ -199,9 +204,9 @@ class ScheduledFit(PrivateFit):
     estimator (`Turns`), with the settings of the first.
     """
 
-    schedule: Any = public(default=None)
+    schedule: int | tuple[int, ...] | list[int] | None = public(default=None)
     schedule_file: str | os.PathLike[str] | None = withheld(default=None)
-    _memory: Any = learned()
+    _memory: ScheduledSums = learned()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -214,10 +219,11 @@ class ScheduledFit(PrivateFit):
         return hasattr(self, "_memory")
 
     def _after_fit(self) -> None:
-        if hasattr(self, "_memory") and isinstance(self._memory.turns, TurnsInFile):
+        memory: ScheduledSums | None = getattr(self, "_memory", None)
+        if memory is not None and isinstance(memory.turns, TurnsInFile):
             content = io.BytesIO()
             self._write(content)
-            memory, paid = self._memory, self._memory.turns.paid
+            paid = memory.turns.paid
             notes = {
                 "withheld": memory.withheld,
                 "names": [str(name) for name in getattr(self, "feature_names_in_", ())],
@@ -249,7 +255,7 @@ class ScheduledFit(PrivateFit):
             )
         return planned
 
-    def _read_schedule(self, file: ScheduleFile, make: Any) -> Any:
+    def _read_schedule(self, file: ScheduleFile, make: Callable[[Schedule, int], Memory]) -> Memory:
         """Return what the releases in the file left, and take over the model of the last."""
         content, notes = file.read_model()
         header, arrays = read_model(io.BytesIO(content), {type(self).__name__: type(self)})
@@ -282,7 +288,7 @@ class ScheduledFit(PrivateFit):
                 "Set them as they were, or begin a new schedule with a new estimator. Nothing was released.",
             )
 
-    def _withheld_settings(self) -> dict[str, Any]:
+    def _withheld_settings(self) -> dict[str, str | int | None]:
         ledger = self.ledger.path if isinstance(self.ledger, Ledger) else self.ledger
         paths = {"ledger": ledger, "schedule_file": self.schedule_file}
         absolute = {name: None if path is None else str(Path(path).absolute()) for name, path in paths.items()}
@@ -318,7 +324,7 @@ class ScheduledFit(PrivateFit):
             turns.file.cancel_first()
             raise
 
-    def _continued(self, make: Any) -> Any:
+    def _continued(self, make: Callable[[Schedule, int], Memory]) -> Memory:
         """Return what the earlier releases left, as a copy that a failed release does not change, or a new one.
 
         `make` is called with the schedule and `max_units`.
@@ -328,9 +334,10 @@ class ScheduledFit(PrivateFit):
             if file.ended:
                 self._memory = self._read_schedule(file, make)
                 self._check_unchanged()
-        if hasattr(self, "_memory"):
-            return copy.deepcopy(self._memory)
         memory = make(self._planned(), self.max_units)
+        if hasattr(self, "_memory"):
+            memory.take_over(self._memory)
+            return memory
         memory.withheld = self._withheld_settings()
         if self.schedule_file is not None:
             memory.turns = TurnsInFile(ScheduleFile(self.schedule_file))

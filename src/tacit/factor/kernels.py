@@ -29,7 +29,7 @@ from threadpoolctl import ThreadpoolController
 
 from tacit.factor.arrays import SomeFloats
 
-Loop = TypeVar("Loop", bound=Callable[..., Any])
+Loop = TypeVar("Loop", bound=Callable[..., object])
 PIECES_PER_THREAD = 4
 """Pieces of work per thread, so that threads that finish early take more. Set by hand."""
 WORTH_A_THREAD = 1 << 18
@@ -53,13 +53,13 @@ def _controller() -> Any:
     return ThreadpoolController()  # looks through all loaded libraries, which takes a while
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
+def one_blas_thread() -> AbstractContextManager[object]:
     """Keep BLAS to one thread for a while.
 
     Its others go on spinning after a call, on the cores that `parallel_for` wants; and they change the order of additions,
     where all holders must make the same of a total.
     """
-    limited: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    limited: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
     return limited
 
 

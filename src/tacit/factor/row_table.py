@@ -33,7 +33,7 @@ class Table:
         # `dense` says which of the two it is
         self.X: Any = X if isinstance(X, np.ndarray) or X.has_sorted_indices else X.sorted_indices()
         self.shape: tuple[int, int] = X.shape
-        self.dtype: np.dtype[Any] = X.dtype
+        self.dtype: np.dtype[np.floating] = X.dtype
         self.dense = isinstance(X, np.ndarray)
 
     def times(self, factor: SomeFloats) -> SomeFloats:

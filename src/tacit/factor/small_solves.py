@@ -11,7 +11,7 @@ in the regressors), targets ``t_j``, noise variance s and prior precision p, a r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numba import njit
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tacit.factor.arrays import SomeFloats
 from tacit.factor.kernels import parallel_for
 
-Loop = TypeVar("Loop", bound=Callable[..., Any])
+Loop = TypeVar("Loop", bound=Callable[..., object])
 WIDE = 16
 """Factors with at least this many entries are multiplied by BLAS; for fewer, the call costs more than the work. Set by hand."""
 AT_ONCE = 2**17

@@ -104,9 +104,9 @@ CLASSIFIERS = tuple(_MAKERS)
 
 def classifier_scores(
     train: NDArray[np.float64],
-    train_labels: NDArray[Any],
+    train_labels: NDArray[np.generic],
     test: NDArray[np.float64],
-    test_labels: NDArray[Any],
+    test_labels: NDArray[np.generic],
     classifier: str,
     *,
     kernel_rows: int | None = KERNEL_ROWS,
@@ -151,8 +151,8 @@ def classifier_scores(
 
 
 def _fewer(
-    rows: NDArray[np.float64], labels: NDArray[Any], count: int, seed: int
-) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    rows: NDArray[np.float64], labels: NDArray[np.generic], count: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.generic]]:
     """Return random rows, at least one of each class."""
     order = np.random.default_rng(seed).permutation(len(rows))
     _, firsts = np.unique(labels[order], return_index=True)
@@ -181,7 +181,7 @@ def _log_odds(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack(odds, axis=1)
 
 
-def _auc(scores: NDArray[np.float64], labels: NDArray[Any], classes: NDArray[Any]) -> float:
+def _auc(scores: NDArray[np.float64], labels: NDArray[np.generic], classes: NDArray[np.generic]) -> float:
     from sklearn.metrics import roc_auc_score
 
     tested = np.unique(labels)
@@ -283,9 +283,16 @@ def classifier_panel(
     shown = pair.original if test_rows == "original" else pair.released
     scores = []
     for name in names:
-        settings: dict[str, Any] = {"kernel_rows": kernel_rows, "random_state": random_state}
         before, after = (
-            classifier_scores(table[train], classes[train], seen[test], classes[test], name, **settings)
+            classifier_scores(
+                table[train],
+                classes[train],
+                seen[test],
+                classes[test],
+                name,
+                kernel_rows=kernel_rows,
+                random_state=random_state,
+            )
             for table, seen in ((pair.original, pair.original), (pair.released, shown))
         )
         scores.append(PanelScore(name, *after, *before, test_rows))
@@ -320,7 +327,7 @@ def area_under_curve(
     return classifier_panel(original, released, labels, classifiers=[classifier], **settings)[0].auc
 
 
-def as_labels(labels: ArrayLike, n_rows: int) -> NDArray[Any]:
+def as_labels(labels: ArrayLike, n_rows: int) -> NDArray[np.generic]:
     """Return the class of each row, or raise an error."""
     values = label_values(labels, n_rows)
     names, counts = np.unique(values, return_counts=True)
@@ -332,7 +339,7 @@ def as_labels(labels: ArrayLike, n_rows: int) -> NDArray[Any]:
     return values
 
 
-def label_values(labels: ArrayLike, n_rows: int) -> NDArray[Any]:
+def label_values(labels: ArrayLike, n_rows: int) -> NDArray[np.generic]:
     """Return a label for each row, or raise an error if labels are missing; the labels need not be useful as classes."""
     values = np.asarray(labels)
     missing = sum(value is None or (isinstance(value, float) and isnan(value)) for value in values.ravel().tolist())
@@ -346,7 +353,7 @@ def label_values(labels: ArrayLike, n_rows: int) -> NDArray[Any]:
     return values
 
 
-def _split(classes: NDArray[Any], test_fraction: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _split(classes: NDArray[np.generic], test_fraction: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the training rows and the test rows; each has at least one row of each class."""
     if isinstance(test_fraction, bool) or not isinstance(test_fraction, int | float) or not 0 < test_fraction < 1:
         raise InvalidInputError(

@@ -6,19 +6,22 @@ Matrices are dense or sparse. A table and its release are arrays or data frames 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, Undisclosed, kind_of, listed, words
 from tacit.validation import TableLike, reason_of
 
 if TYPE_CHECKING:
-    pass
+    from scipy.sparse import csr_array
+
+Matrix: TypeAlias = "NDArray[np.number] | csr_array[np.number, tuple[int, int]]"
+"""A matrix of numbers that was checked: an array, or a sparse one by rows."""
 
 
-def as_matrix(values: Any, name: str) -> Any:
+def as_matrix(values: Any, name: str) -> Matrix:
     """Return a dense matrix as an ndarray and a sparse one as CSR, or raise an error.
 
     The dtype does not change: a matrix of small integers in float64 could be eight times as large.
@@ -27,19 +30,19 @@ def as_matrix(values: Any, name: str) -> Any:
 
     is_sparse = issparse(values)
     try:
-        matrix: Any = csr_array(values) if is_sparse else np.asarray(values)
+        matrix: Matrix = csr_array(values) if is_sparse else np.asarray(values)
     except ValueError as error:
         fix = "Give rows of equal length, at least one."
         raise InvalidInputError(f"{name} to be a matrix of numbers", reason_of(error), fix) from None
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf" or 0 in matrix.shape:
         got = kind_of(matrix) if 0 not in matrix.shape else words("no rows or no columns")
         raise InvalidInputError(f"{name} to be a matrix of numbers", got, "Give rows of equal length, at least one.")
-    if not np.isfinite(matrix.data if is_sparse else matrix).all():
+    if not np.isfinite(matrix if isinstance(matrix, np.ndarray) else matrix.data).all():
         raise InvalidInputError(f"{name} to have finite entries", words("NaN or infinity"), "Drop or fill them first.")
     return matrix
 
 
-def as_dense(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def as_dense(values: TableLike, name: str) -> NDArray[np.float64]:
     """Return a dense matrix in float64, or raise an error."""
     array = as_matrix(values, name)
     if not isinstance(array, np.ndarray):
@@ -97,7 +100,7 @@ def table_pair(original: TableLike, released: TableLike, *, least_rows: int = 1,
     return pair
 
 
-def as_table(values: Any, name: str) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
+def as_table(values: TableLike, name: str) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
     """Return the numbers of a table and, for a data frame, the names of its columns."""
     from narwhals.dependencies import is_into_dataframe
 

@@ -53,12 +53,12 @@ class RankingScores:
 
 
 def ranking_scores(
-    lists: Sequence[Sequence[Any] | NDArray[Any]],
-    relevant: Sequence[Collection[Any] | NDArray[Any]],
+    lists: Sequence[Sequence[Hashable] | NDArray[np.generic]],
+    relevant: Sequence[Collection[Hashable] | NDArray[np.generic]],
     *,
     k: int = 20,
     n_items: int | None = None,
-    popularity: Mapping[Any, float] | Sequence[float] | NDArray[Any] | None = None,
+    popularity: Mapping[Any, float] | Sequence[float] | NDArray[np.number] | None = None,
 ) -> RankingScores:
     """Compare recommended lists with what users chose.
 
@@ -128,7 +128,7 @@ def ranking_scores(
 
 
 def divided_histories(
-    histories: Sequence[Sequence[Any] | NDArray[Any]], *, fraction: float = 0.2, random_state: int = 0
+    histories: Sequence[Sequence[Hashable] | NDArray[np.generic]], *, fraction: float = 0.2, random_state: int = 0
 ) -> tuple[list[list[Any]], list[list[Any]]]:
     """Divide the history of each held-out user into what the model sees and what it should find.
 
@@ -159,10 +159,10 @@ def divided_histories(
     return seen, relevant
 
 
-def _plain(items: Collection[Any] | NDArray[Any]) -> list[Any]:
+def _plain(items: Collection[Hashable] | NDArray[np.generic]) -> list[Any]:
     """Return ids as Python values: NumPy's numbers are hashed slowly."""
     return items.tolist() if isinstance(items, np.ndarray) else list(items)
 
 
-def _mean(values: list[Any]) -> float:
+def _mean(values: list[float]) -> float:
     return float(np.mean(values)) if values else float("nan")

@@ -95,7 +95,7 @@ def reason(error: ValueError) -> str:
     return f"cannot be computed here: {reason_of(error)}"
 
 
-def _figures(result: Any) -> list[float]:
+def _figures(result: object) -> list[float]:
     """Return the numbers of a finding, a score or a plain number."""
     if isinstance(result, float):
         return [result]
@@ -154,7 +154,7 @@ def measure_release(
     released: TableLike,
     labels: ArrayLike | None = None,
     *,
-    unchanged: Any = None,
+    unchanged: TableLike | None = None,
     n_neighbours: int | None = None,
     n_clusters: int | None = None,
     classifiers: Sequence[str] = CLASSIFIERS,
@@ -293,7 +293,7 @@ def _distortion(
 
 def _panel(
     pair: TablePair,
-    classes: NDArray[Any],
+    classes: NDArray[np.generic],
     rows: NDArray[np.intp],
     names: list[str],
     attempts: Attempts,
@@ -310,7 +310,7 @@ def _panel(
     return tuple(scores[0] for scores in tried if scores is not None)
 
 
-def _usual_clusters(classes: NDArray[Any] | None) -> int:
+def _usual_clusters(classes: NDArray[np.generic] | None) -> int:
     """Return the number of classes with more than one row, or the default if there are fewer than two."""
     count = 0 if classes is None else int(np.sum(np.unique(classes, return_counts=True)[1] > 1))
     return count if count > 1 else CLUSTERS
@@ -339,7 +339,7 @@ def _some_rows(n_rows: int, seed: int) -> NDArray[np.intp]:
     return np.sort(np.random.default_rng(seed).choice(n_rows, ROWS_FOR_USE, replace=False))
 
 
-def _in_larger_classes(classes: NDArray[Any], attempts: Attempts) -> NDArray[np.bool_]:
+def _in_larger_classes(classes: NDArray[np.generic], attempts: Attempts) -> NDArray[np.bool_]:
     """Return which rows belong to a class with at least two of the chosen rows, so that it can be learned and tested."""
     _, places, counts = np.unique(classes, return_inverse=True, return_counts=True)
     rare = int((counts < 2).sum())

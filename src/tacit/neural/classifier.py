@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from tacit.estimators.base import public, released
@@ -134,9 +133,9 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     _without_inputs = "the class frequencies"
     _assuming = ("the classes are public", *PUBLIC)
 
-    classes: Any = public(default=None)
+    classes: ArrayLike | None = public(default=None)
     step_size: float = public(default=2.0)
-    classes_: NDArray[Any] = released()
+    classes_: NDArray[np.generic] = released()
 
     def fit(self, X: TableLike, y: object = None) -> PrivateBayesianClassifier:
         """Learn the classes `y` of the rows of `X` (a table, or images as one array or list)."""
@@ -154,7 +153,7 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
         """Return the standard deviation of every class's probability over the posterior samples."""
         return np.concatenate([probabilities.std(axis=0) for probabilities in self._sampled_probabilities(X)])
 
-    def predict(self, X: TableLike) -> NDArray[Any]:
+    def predict(self, X: TableLike) -> NDArray[np.generic]:
         """Return the most probable class of every row."""
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]  # type: ignore[no-any-return]

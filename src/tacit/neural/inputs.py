@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
-from tacit.estimators.input import checked_range
+from tacit.estimators.input import Rows, checked_range
 from tacit.neural.network import LEAST_SIDE as LEAST_CONVOLVED
 from tacit.neural.wavelets import LEAST_SIDE, scattering
-from tacit.validation import check_choice, refuse_dates
+from tacit.validation import TableLike, check_choice, refuse_dates
 
 FEATURES = ("auto", "scattering", "convolution")
 
 
-def as_rows(X: Any) -> tuple[Any, tuple[int, int] | None]:
+def as_rows(X: Any) -> tuple[TableLike, tuple[int, int] | None]:
     """Flatten a stack or a list of images to one row per image, and return their shape; a table stays as it is."""
     if isinstance(X, list | tuple) and len(X) and all(getattr(image, "ndim", 0) == 2 for image in X):
         if len({tuple(image.shape) for image in X}) > 1:
@@ -41,7 +41,7 @@ def random_rows(feature_range: NDArray[np.float64], count: int, random: np.rando
 
 
 def prepare_inputs(
-    rows: Any, feature_range: NDArray[np.float64], features: str | None, shape: Sequence[int] | None
+    rows: Rows, feature_range: NDArray[np.float64], features: str | None, shape: Sequence[int] | None
 ) -> tuple[NDArray[np.float32], float]:
     """Return the network's inputs, each computed from its row alone, and the fraction of values clipped to the range.
 
@@ -97,7 +97,9 @@ def _checked_shape(shape: Sequence[int], n_features: int) -> tuple[int, int]:
     return height, width
 
 
-def checked_labels(y: Any, n_rows: int, classes: Any, *, private: bool) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def checked_labels(
+    y: object, n_rows: int, classes: ArrayLike | None, *, private: bool
+) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
     """Return the classes in order and every label's index among them.
 
     Parameters
@@ -123,15 +125,13 @@ def checked_labels(y: Any, n_rows: int, classes: Any, *, private: bool) -> tuple
             words("several columns of labels" if labels.ndim > 1 else "more or fewer labels than rows"),
             "Give y as one column with one label for each row of X.",
         )
-    if classes is None:
-        if private:
-            raise InvalidInputError(
-                "`classes`, all labels that may occur, for a private fit",
-                words("none: which labels occur in the private rows would be released without being accounted for"),
-                "Give classes=[...] (--classes), known without looking at the data.",
-            )
-        classes = labels
-    known = np.unique(_plain_labels(classes))
+    if classes is None and private:
+        raise InvalidInputError(
+            "`classes`, all labels that may occur, for a private fit",
+            words("none: which labels occur in the private rows would be released without being accounted for"),
+            "Give classes=[...] (--classes), known without looking at the data.",
+        )
+    known = np.unique(_plain_labels(labels if classes is None else classes))
     _refuse_fractions(known)
     if len(known) < 2:
         raise InvalidInputError(
@@ -140,7 +140,7 @@ def checked_labels(y: Any, n_rows: int, classes: Any, *, private: bool) -> tuple
     return known, _indices(labels, known)
 
 
-def _plain_labels(labels: Any) -> NDArray[Any]:
+def _plain_labels(labels: object) -> NDArray[np.generic]:
     """Return labels as an array of numbers, booleans or texts, never of objects: a saved model must be able to hold them."""
     try:
         array = np.asarray(labels)
@@ -167,7 +167,7 @@ def _refuse_fractions(classes: NDArray[np.generic]) -> None:
         )
 
 
-def _indices(labels: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int64]:
+def _indices(labels: NDArray[np.generic], known: NDArray[np.generic]) -> NDArray[np.int64]:
     if (labels.dtype.kind == "U") == (known.dtype.kind == "U"):
         indices = np.searchsorted(known, labels).clip(max=len(known) - 1)
         if np.array_equal(known[indices], labels):
@@ -179,7 +179,9 @@ def _indices(labels: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int64]:
     )
 
 
-def checked_targets(y: Any, n_rows: int, target_range: Any) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+def checked_targets(
+    y: object, n_rows: int, target_range: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Return the targets, mapped from their range to [-1, 1], the range, and the fraction of targets clipped to it."""
     if y is None:
         raise InvalidInputError(

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -156,7 +156,7 @@ class PrivateNetwork(PrivateFit):
             )
         ]
 
-    def _rows(self, X: TableLike) -> tuple[Any, tuple[int, int] | None]:
+    def _rows(self, X: TableLike) -> tuple[Rows, tuple[int, int] | None]:
         """Return the checked rows, and the shape of the images if `X` is a stack or a list of them."""
         rows, shape = as_rows(X)
         return validated(self, rows, reset=True), shape

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -92,13 +91,13 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
     single_target_: bool = released()
     clipped_target_fraction_: float = learned()
 
-    def fit(self, X: TableLike, y: Any = None) -> PrivateBayesianRegressor:
+    def fit(self, X: TableLike, y: object = None) -> PrivateBayesianRegressor:
         """Learn the numbers `y`, one or several per row of `X` (a table, or images as one array or list)."""
         rows, shape = self._rows(X)
         targets, self.target_range_, self.clipped_target_fraction_ = checked_targets(
             y, rows.shape[0], self.target_range
         )
-        self.single_target_ = np.ndim(y) == 1
+        self.single_target_ = np.asarray(y).ndim == 1
         self._learn(X, rows, shape, targets, targets.shape[1])
         return self
 
@@ -106,7 +105,7 @@ class PrivateBayesianRegressor(RegressorMixin, PrivateNetwork):  # type: ignore[
         """Return the targets of every row: the average over the posterior samples."""
         return self._over_samples(X, lambda samples: samples.mean(axis=0))
 
-    def score(self, X: TableLike, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the coefficient of determination of the predictions."""
         return float(super().score(X, as_numbers(y, "targets"), sample_weight))
 

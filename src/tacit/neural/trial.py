@@ -12,10 +12,9 @@ import copy
 import io
 import math
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 from weakref import ReferenceType
 
 import torch
@@ -27,6 +26,8 @@ from tacit.neural.gradients import Engine, Gradients, Learner
 from tacit.neural.network import PREDICTED_AT_ONCE, failed, mixes, named
 
 State = dict[tuple[str, str], bytes]
+BeforeCall = Callable[[nn.Module, tuple[object, ...]], None]
+AfterCall = Callable[[nn.Module, object, object], None]
 """By the name of a module and that of an attribute."""
 
 ROWS = BLOCK
@@ -211,7 +212,7 @@ def _refuse_mixing(network: nn.Module, rows: torch.Tensor) -> None:
     changed[-1] = 0.25 - rows[0] / 2
     before, after = _layer_passes(network, rows), _layer_passes(network, changed)
 
-    def others_same(one: Any, other: Any) -> bool:
+    def others_same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
         if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
             return True
         return one.shape[:1] != (len(rows),) or _same(one[:-1], other[:-1])
@@ -273,24 +274,24 @@ class _LayerPass:
 
     name: str
     layer: nn.Module
-    input: Any
-    output: Any
+    input: torch.Tensor | None
+    output: torch.Tensor | None
 
 
 def _layer_passes(network: nn.Module, rows: torch.Tensor) -> list[_LayerPass]:
     """Return the calls of all layers, in the order in which they end; that of the network itself is last."""
     passes: list[_LayerPass] = []
 
-    def copied(value: Any) -> Any:
+    def copied(value: object) -> torch.Tensor | None:
         return value.detach().clone() if isinstance(value, torch.Tensor) else None
 
-    def note(name: str) -> tuple[Any, Any]:
-        inputs: list[Any] = []  # copied before the call, which may overwrite them
+    def note(name: str) -> tuple[BeforeCall, AfterCall]:
+        inputs: list[torch.Tensor | None] = []  # copied before the call, which may overwrite them
 
-        def before(_: nn.Module, given: tuple[Any, ...]) -> None:
+        def before(_: nn.Module, given: tuple[object, ...]) -> None:
             inputs.append(copied(given[0]) if given else None)
 
-        def after(layer: nn.Module, _: Any, output: Any) -> None:
+        def after(layer: nn.Module, _: object, output: object) -> None:
             passes.append(_LayerPass(name, layer, inputs.pop(), copied(output)))
 
         return before, after
@@ -318,7 +319,7 @@ def _same(one: torch.Tensor, other: torch.Tensor, margin: float = 0.0) -> bool:
 class _Pickler(pickle.Pickler):
     """Writes values so that they can be compared later; parameters, modules and functions with their identity."""
 
-    def persistent_id(self, obj: Any) -> Any:
+    def persistent_id(self, obj: object) -> tuple[object, ...] | None:
         if isinstance(obj, torch.Tensor):
             identity = id(obj) if isinstance(obj, nn.Parameter) else None
             return "tensor", identity, str(obj.dtype), tuple(obj.shape), obj.detach().numpy().tobytes()

@@ -42,8 +42,8 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
 
     level: float | None = public(default=None)
     target_distortion: float | None = public(default=None)
-    columns: Any = public(default=None)
-    unchanged: Any = public(default=())
+    columns: Sequence[str] | Sequence[int] | None = public(default=None)
+    unchanged: Sequence[str] | Sequence[int] = public(default=())
     missing: str = public(default="refuse")
     scale: str = public(default="range")
     random_state: int | None = withheld(default=None)
@@ -70,7 +70,7 @@ class TablePerturbation(OneToOneFeatureMixin, TransformerMixin, Estimator):  # t
         values, _, self.n_imputed_ = fill_missing(chosen.values, self.missing, chosen.names, self._fills)
         return chosen.rebuilt(self._scaling.up(self._change_new(self._scaling.down(values))))
 
-    def _fit(self, X: TableLike, y: Any) -> tuple[NumericColumns, Rows]:
+    def _fit(self, X: TableLike, y: object) -> tuple[NumericColumns, Rows]:
         chosen = self._read(X, reset=True)
         values, self._fills, self.n_imputed_ = fill_missing(chosen.values, self.missing, chosen.names)
         check_varied(values, chosen.names)

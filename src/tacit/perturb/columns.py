@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tacit.data.files import as_frame
 from tacit.data.schema import looks_like_identifier
 from tacit.errors import InvalidInputError, Undisclosed, listed, words
-from tacit.validation import check_choice, reason_of
+from tacit.validation import TableLike, check_choice, reason_of
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -42,7 +42,7 @@ class NumericColumns(Undisclosed):
     values: NDArray[np.float64]
     names: tuple[str, ...]
     places: NDArray[np.intp]
-    table: NDArray[Any] | nw.DataFrame[Any]
+    table: NDArray[np.float64] | nw.DataFrame[Any]
 
     def rebuilt(self, released: NDArray[np.float64]) -> Any:
         """Return a table of the same form, with the chosen columns replaced and the same names and order."""
@@ -60,7 +60,9 @@ class NumericColumns(Undisclosed):
         return self.table.with_columns(*columns).to_native()
 
 
-def read_chosen(X: Any, columns: Any = None, unchanged: Any = ()) -> NumericColumns:
+def read_chosen(
+    X: TableLike, columns: Sequence[str] | Sequence[int] | None = None, unchanged: Sequence[str] | Sequence[int] = ()
+) -> NumericColumns:
     """Return the columns to change of an array or a data frame.
 
     Every column must be changed or named in `unchanged`.
@@ -166,7 +168,7 @@ def fill_missing(
     return np.where(gaps, fills, values), fills, count
 
 
-def _as_array(X: Any) -> NDArray[np.float64]:
+def _as_array(X: TableLike) -> NDArray[np.float64]:
     from sklearn.utils.validation import check_array
 
     try:
@@ -185,10 +187,13 @@ def _numbers(column: nw.Series[Any]) -> NDArray[np.float64]:
     return column.cast(nw.Float64).fill_null(float("nan")).to_numpy().astype(np.float64)
 
 
-def _places(columns: Any, names: Sequence[str]) -> NDArray[np.intp]:
+def _places(columns: Sequence[str] | Sequence[int], names: Sequence[str]) -> NDArray[np.intp]:
     """Return the indices of columns that are given by name or index."""
-    asked = [columns] if isinstance(columns, str) else list(columns)
-    known: dict[Any, int] = {**{place: place for place in range(len(names))}, **{n: p for p, n in enumerate(names)}}
+    asked: list[str | int] = [columns] if isinstance(columns, str) else list(columns)
+    known: dict[str | int, int] = {
+        **{place: place for place in range(len(names))},
+        **{n: p for p, n in enumerate(names)},
+    }
     places = [known.get(name) for name in asked]
     unknown = [str(name) for name, place in zip(asked, places, strict=True) if place is None]
     if unknown or len(set(places)) < len(places):

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.schema import CategoryColumn, ColumnSpec, NumberColumn, TableSchema
 from tacit.errors import InvalidInputError, Undisclosed, words
@@ -209,7 +209,14 @@ class _Comparison(Undisclosed):
         return scaled
 
     def _measured(
-        self, name: str, setting: str, released: Any, utility: float, *, distortion: float | None = None, note: str = ""
+        self,
+        name: str,
+        setting: str,
+        released: NDArray[np.float64],
+        utility: float,
+        *,
+        distortion: float | None = None,
+        note: str = "",
     ) -> Compared:
         seed, attempts = self.seed, Attempts()
         attacks: dict[str, Callable[..., AttackResult]] = {
@@ -227,7 +234,7 @@ class _Comparison(Undisclosed):
         return Compared(name, setting, utility, leak, gains, distortion, "; ".join(filter(None, notes)))
 
 
-def rows_held_out(labels: Any, n_rows: int, seed: int) -> NDArray[np.bool_]:
+def rows_held_out(labels: ArrayLike | None, n_rows: int, seed: int) -> NDArray[np.bool_]:
     """Return which rows are held out of every release, as test rows; each class of at least two rows is on both sides."""
     if n_rows < LEAST_ROWS:
         raise InvalidInputError(

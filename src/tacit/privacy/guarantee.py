@@ -209,7 +209,7 @@ class Guarantee:
         return {**record, "digest": digest_of(record), "sentence": str(self)}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Guarantee:
+    def from_dict(cls, values: object) -> Guarantee:
         """Rebuild a guarantee from `to_dict`, and refuse a record that does not agree with itself.
 
         Every field is required and no other is accepted. Epsilon is computed again from the releases and must agree with

@@ -58,7 +58,7 @@ def is_list_of_records(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
-def digest_of(record: Mapping[str, Any]) -> str:
+def digest_of(record: Mapping[str, object]) -> str:
     """Return a SHA-256 digest of the fields of a record: it shows that a field was changed, not who wrote the record."""
     return hashlib.sha256(json.dumps(dict(record), sort_keys=True).encode()).hexdigest()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tacit.errors import InvalidInputError, UnaccountableError, kind_of, words
 from tacit.privacy.records import OTHER_VERSION, checked_record, is_integer, is_number, is_number_or_none, is_text
@@ -42,7 +42,7 @@ class Release:
             raise InvalidInputError("name to be a string", kind_of(self.name), "Give a short name.")
         _check_size(self.count, "count")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the release as plain values, the inverse of `release_from_dict`."""
         return {"kind": self.kind, **asdict(self)}
 
@@ -177,7 +177,7 @@ _FIELDS = {
 """The type of every field that a record of a release may have."""
 
 
-def release_from_dict(values: Mapping[str, Any]) -> Release:
+def release_from_dict(values: Mapping[str, object]) -> Release:
     """Rebuild a release from `Release.to_dict`. Every field of its kind is required, and no other is accepted."""
     kind = values.get("kind") if isinstance(values, Mapping) else None
     cls = KINDS.get(kind) if isinstance(kind, str) else None

@@ -6,7 +6,8 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,7 @@ from tacit.estimators.base import Estimator
 from tacit.estimators.input import Rows
 from tacit.estimators.verdict import Concern, about_columns, about_directions, about_strength, some_rows
 from tacit.factor import PCA, SVD, PrivatePCA, PrivateSVD
+from tacit.factor.arrays import SomeFloats
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import curves, image_rows
 from tacit.report.page import Report
@@ -76,7 +78,7 @@ class ComponentsResult(FitResult):
             concerns += about_directions(self.measures[HELD_OUT], *self.model.components_.shape, measure=HELD_OUT)
         return concerns
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return measures and singular values as plain values."""
         model = self.model
         settings = ["n_components", "epsilon", "delta", "row_norm", "hide_singular_values", "random_state"]
@@ -92,7 +94,7 @@ class ComponentsResult(FitResult):
             values["residual"] = model.residual_
         return values | {name: [float(one) for one in series] for name, series in self._spectrum().items()}
 
-    def _spectrum(self) -> dict[str, Any]:
+    def _spectrum(self) -> dict[str, SomeFloats]:
         """Return the singular values or variances, as far as the model has them."""
         names = ("singular_values", "explained_variance")
         return {name: getattr(self.model, f"{name}_") for name in names if hasattr(self.model, f"{name}_")}
@@ -220,13 +222,15 @@ def fit_components(
     check_epsilon(epsilon)
     out = held_out_rows(X, fraction=held_out)
     train, test = X[~out], X[out]
-    bounds: dict[str, Any] = {"row_norm": row_norm, "feature_range": feature_range, "non_negative": non_negative}
+    bounded = partial(
+        private_class, n_components, row_norm=row_norm, feature_range=feature_range, non_negative=non_negative
+    )
     say("fitting without privacy, to compare")
-    plain = private_class(n_components, epsilon=math.inf, **bounds).fit(train)
+    plain = bounded(epsilon=math.inf).fit(train)
     without = _measures(plain, train, test)
     say("fitting with privacy")
-    account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, X)}
-    private = private_class(n_components, epsilon=epsilon, delta=delta, **bounds, **account).fit(train)
+    account = account_of(ledger, dataset, X)
+    private = bounded(epsilon=epsilon, delta=delta, ledger=ledger, dataset=account).fit(train)
     private.extend_guarantee(*assumptions)
     keep_release(private, result.model_name)
     measures = {}

@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit.estimators.verdict import Concern, not_better_than, out_of_scale
 from tacit.factor import CoupledFactorization, Relation
+from tacit.factor.arrays import Floats
 from tacit.factor.coupled.held_out import hold_out
 from tacit.report.figures import curves, factor_maps
 from tacit.report.page import Report
@@ -63,7 +64,7 @@ class CoupledComparison(FitResult):
             concerns += out_of_scale(f"the relation {name!r} fitted alone", scores["alone"]["rmse"], constant)
         return concerns
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return loss, dispersions, scores and top entities as plain values."""
         return {
             **self.source,
@@ -128,7 +129,7 @@ class CoupledComparison(FitResult):
             )
 
 
-def top_entities(factors: Mapping[str, Any], names_of: Mapping[str, Sequence[str]]) -> dict[str, list[list[str]]]:
+def top_entities(factors: Mapping[str, Floats], names_of: Mapping[str, Sequence[str]]) -> dict[str, list[list[str]]]:
     """Return the names with the largest positive entries, for each component of each factor with names."""
     top = {}
     for name, factor in factors.items():

@@ -71,7 +71,7 @@ class Demonstration(FitResult):
         """What the images are, and who the page is for."""
         return SYNTHETIC
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return similarities and the remaining budget as plain values."""
         return {
             "noise_multiplier_of_one_sum": self.noise_multiplier,

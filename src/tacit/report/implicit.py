@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.split import check_fraction, held_out_users
 from tacit.errors import InvalidInputError, words
@@ -25,6 +25,7 @@ from tacit.validation import check_count, check_epsilon
 
 if TYPE_CHECKING:
     import polars
+    from narwhals.typing import IntoDataFrame
 
     from tacit.privacy.ledger import Ledger
 
@@ -65,7 +66,7 @@ class ImplicitComparison(FitResult):
     model: ImplicitModel
     plain: ImplicitRecommender
     measures: dict[str, dict[str, float]]
-    examples: list[dict[str, Any]]
+    examples: list[dict[str, list[Hashable]]]
     interactions_per_user: NDArray[np.int64]
     n_interactions: int
     n_held_out: int
@@ -87,7 +88,7 @@ class ImplicitComparison(FitResult):
             concerns += not_better_than(POPULAR, recall, trivial, measure=f"recall at {self.k}", higher=True)
         return concerns + (only_popularity(self.model.n_learned_) if self.guarantee.holds else [])
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return scores and the frontier as plain values."""
         values = {
             **self.source,
@@ -143,12 +144,12 @@ class ImplicitComparison(FitResult):
 
 @concerns_in_the_result
 def compare_implicit(
-    interactions: Any,
+    interactions: IntoDataFrame,
     *,
     epsilon: float | None = None,
     delta: float = 1e-6,
     catalogue: Sequence[Hashable] | None = None,
-    features: Any = None,
+    features: ArrayLike | None = None,
     weighting: str = "log",
     held_out: float = 0.1,
     k: int = 20,
@@ -230,10 +231,15 @@ def compare_implicit(
     drawn: Frontier | None = None
     model: ImplicitModel = plain
     if epsilon is not None:
-        private: dict[str, Any] = {**settings, "delta": delta, "features": features}
         say("fitting with privacy")
-        account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, interactions)}
-        model = PrivateImplicitRecommender(epsilon=epsilon, **private, **account).fit(train)
+        model = PrivateImplicitRecommender(
+            epsilon=epsilon,
+            delta=delta,
+            features=features,
+            ledger=ledger,
+            dataset=account_of(ledger, dataset, interactions),
+            **settings,
+        ).fit(train)
         keep_release(model, ImplicitComparison.model_name)
         say("measuring")
         lists = {PRIVATE: model.rank(histories, k), **lists}
@@ -250,7 +256,7 @@ def compare_implicit(
     )
 
 
-def _frame(interactions: Any) -> polars.DataFrame:
+def _frame(interactions: IntoDataFrame) -> polars.DataFrame:
     """Return the interactions as a polars frame with the columns user, item and, if there is one, weight."""
     import narwhals as nw
     import polars as pl
@@ -285,7 +291,7 @@ def _histories(
 
 
 def _plain_ids(model: ImplicitModel) -> list[Hashable]:
-    ids: Any = model.item_ids_
+    ids = model.item_ids_
     return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
 
 

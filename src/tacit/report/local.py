@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.split import check_fraction, held_out_cells
 from tacit.estimators.verdict import Concern, not_better_than
+from tacit.factor.coupled.cells import TensorLike
 from tacit.factor.coupled.local.estimator import LocalCountFactorization, count_list
 from tacit.factor.coupled.local.noise import CountList, LocallyPrivateCounts, NoisyCounts, named_by
 from tacit.privacy.ledger.spending import account_of
@@ -79,7 +80,7 @@ class LocalCountsResult(FitResult):
             )
         return concerns
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return scores as plain values."""
         values = {**self.source, "cells": self.n_cells, "views": self.n_views, "held_out": self.measures}
         if self.view is not None:
@@ -123,12 +124,12 @@ class LocalCountsResult(FitResult):
 
 
 def fit_local_counts(
-    counts: Any,
+    counts: TensorLike,
     n_components: int = 5,
     *,
     epsilon: float | None = None,
     delta_max: int = 1,
-    observed: Any = None,
+    observed: ArrayLike | None = None,
     views: Sequence[NoisyCounts] = (),
     held_out: float = 0.1,
     frontier: bool = False,
@@ -198,8 +199,8 @@ def fit_local_counts(
         fitted[OWN] = plain
     else:
         say("adding noise")
-        account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, named_by(counts, observed))}
-        site = LocallyPrivateCounts(epsilon, delta_max, **account)
+        account = account_of(ledger, dataset, named_by(counts, observed))
+        site = LocallyPrivateCounts(epsilon, delta_max, ledger=ledger, dataset=account)
         view = site.privatise(own, observed="stored")
         keep_release(view, VIEW)
         say("fitting from noisy counts")

@@ -197,7 +197,7 @@ def measure_tables(
     return MeasuredRelease(summary, report, measures)
 
 
-def _frame(table: Any, name: str) -> nw.DataFrame[Any]:
+def _frame(table: object, name: str) -> nw.DataFrame[Any]:
     frame = as_frame(table)
     if frame is None:
         raise InvalidInputError(

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
 from tacit.errors import InvalidInputError, words
+from tacit.estimators.input import Rows
 from tacit.estimators.verdict import Concern, about_losses, not_better_than
 from tacit.privacy.ledger.spending import account_of
 from tacit.progress import Listener, Told, show_progress
@@ -45,7 +47,7 @@ class Task(ABC):
         """Return an estimator that is not fitted."""
 
     @abstractmethod
-    def measures(self, models: dict[str, Network], X: Any, y: Any) -> dict[str, float]:
+    def measures(self, models: dict[str, Network], X: Rows, y: NDArray[Any]) -> dict[str, float]:
         """Return measures on examples that were held out of the fit."""
 
     @abstractmethod
@@ -53,18 +55,18 @@ class Task(ABC):
         """Compare the measures with those of a prediction that needs no model."""
 
     @abstractmethod
-    def draw(self, report: Report, models: dict[str, Network], X: Any, y: Any) -> None:
+    def draw(self, report: Report, models: dict[str, Network], X: Rows, y: NDArray[Any]) -> None:
         """Add figures of the measures."""
 
     @abstractmethod
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return the public description of the labels, as plain values."""
 
 
 class ClassTask(Task):
     """The labels are classes."""
 
-    def __init__(self, classes: Sequence[Hashable]) -> None:
+    def __init__(self, classes: Sequence[Hashable] | NDArray[Any]) -> None:
         self.classes = np.unique(np.asarray(classes))
 
     def model(self, **settings: Any) -> Network:
@@ -73,7 +75,7 @@ class ClassTask(Task):
 
         return PrivateBayesianClassifier(classes=self.classes, **settings)
 
-    def measures(self, models: dict[str, Network], X: Any, y: Any) -> dict[str, float]:
+    def measures(self, models: dict[str, Network], X: Rows, y: NDArray[Any]) -> dict[str, float]:
         """Return accuracies and calibration errors."""
         from tacit.neural import expected_calibration_error
 
@@ -94,7 +96,7 @@ class ClassTask(Task):
         name = "always predicting the most frequent class"
         return not_better_than(name, measures["accuracy"], prior, measure="accuracy", higher=True)
 
-    def draw(self, report: Report, models: dict[str, Network], X: Any, y: Any) -> None:
+    def draw(self, report: Report, models: dict[str, Network], X: Rows, y: NDArray[Any]) -> None:
         """Draw calibration and confusion."""
         from sklearn.metrics import confusion_matrix
 
@@ -114,7 +116,7 @@ class ClassTask(Task):
         names = [str(name) for name in self.classes]
         report.figure("Confusion", confusion(counts, names), "Rows are the true classes.")
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return the classes."""
         return {"classes": [str(name) for name in self.classes]}
 
@@ -131,7 +133,7 @@ class NumberTask(Task):
 
         return PrivateBayesianRegressor(target_range=self.target_range, **settings)
 
-    def measures(self, models: dict[str, Network], X: Any, y: Any) -> dict[str, float]:
+    def measures(self, models: dict[str, Network], X: Rows, y: NDArray[Any]) -> dict[str, float]:
         """Return errors, and those of the mean of the held-out labels."""
         measures = {}
         for place, (name, model) in enumerate(models.items()):
@@ -147,12 +149,12 @@ class NumberTask(Task):
         error, trivial = (measures[f"root mean squared error{which}"] for which in ("", " of the mean label"))
         return not_better_than("always predicting the mean label", error, trivial, measure="root mean squared error")
 
-    def draw(self, report: Report, models: dict[str, Network], X: Any, y: Any) -> None:
+    def draw(self, report: Report, models: dict[str, Network], X: Rows, y: NDArray[Any]) -> None:
         """Draw predictions against labels."""
-        points = {name: model.predict(X) for name, model in models.items()}
+        points = {name: np.asarray(model.predict(X), np.float64) for name, model in models.items()}
         report.figure("Predictions", predictions_plot(y, points), "Correct predictions are on the diagonal.")
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return the range."""
         return {"label_range": list(self.target_range)}
 
@@ -189,7 +191,7 @@ class NetworkComparison(FitResult):
     measures: dict[str, float]
     curves: dict[str, list[float]]
     task: Task
-    test: tuple[Any, Any]
+    test: tuple[Rows, NDArray[Any]]
     n_examples: int
     frontier: Frontier | None = None
 
@@ -211,7 +213,7 @@ class NetworkComparison(FitResult):
             return {"fitted": self.model}
         return {"private": self.model, "without privacy": self.plain}
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return measures, dropout rates and settings as plain values."""
         names = ("method", "image_shape", "epochs", "sampling_rate", "clip", "step_size")
         model = self.model
@@ -260,10 +262,10 @@ class NetworkComparison(FitResult):
 
 @concerns_in_the_result
 def compare_networks(
-    X: Any,
-    y: Any,
+    X: Rows,
+    y: ArrayLike,
     *,
-    classes: Sequence[Hashable] | None = None,
+    classes: Sequence[Hashable] | NDArray[Any] | None = None,
     target_range: tuple[float, float] | None = None,
     epsilon: float | None = None,
     delta: float = 1e-6,
@@ -279,7 +281,7 @@ def compare_networks(
 
     Parameters
     ----------
-    X : array of shape (n_examples, n_features)
+    X : array or CSR matrix of shape (n_examples, n_features)
     y : array of shape (n_examples,)
         Classes, or with `target_range` numbers.
     classes : sequence
@@ -348,7 +350,11 @@ def compare_networks(
 
 
 def _task(
-    y: Any, classes: Sequence[Hashable] | None, target_range: tuple[float, float] | None, *, private: bool
+    y: NDArray[Any],
+    classes: Sequence[Hashable] | NDArray[Any] | None,
+    target_range: tuple[float, float] | None,
+    *,
+    private: bool,
 ) -> Task:
     if target_range is not None:
         if y.dtype.kind not in "fiub":

@@ -105,12 +105,12 @@ class NMFComparison(FitResult):
         """Whether `model` is a private fit."""
         return self.model is not self.plain
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return measures, topics and curves as plain values."""
         settings = {name: getattr(self.model, name) for name in ("n_components", "outliers", "random_state")}
         if self.is_private:
             settings |= {name: getattr(self.model, name) for name in ("epsilon", "delta", "method", "row_norm")}
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "rows": self.n_rows,
             "columns": int(self.model.components_.shape[1]),
             "measures": self.measures,
@@ -332,7 +332,7 @@ def _measures(model: PrivateNMF | NMF, test: Rows, counts: csr_array | None) -> 
     return measures
 
 
-def _sweep_errors(train: Any, test: Rows, rank: int, settings: dict[str, Any]) -> list[float]:
+def _sweep_errors(train: Rows, test: Rows, rank: int, settings: dict[str, Any]) -> list[float]:
     """Return the error on held-out rows after each of the first sweeps of the fit without privacy."""
     if not test.shape[0]:
         return []

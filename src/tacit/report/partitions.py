@@ -50,7 +50,7 @@ class PartitionedFit(FitResult):
         most = getattr(self.model, "max_units", None)
         return None if most is None or not self.guarantee.holds else float(2 * most**2 * FLOAT_UNIT)
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return the counts and the time."""
         values = {
             **self.source,

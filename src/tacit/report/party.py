@@ -49,7 +49,7 @@ class PartyResult(FitResult):
     payoff_text: str = ""
     left: Mapping[str, int] = field(default_factory=dict)
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return job, records and traffic as plain values."""
         return {
             "job": self.job,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ class PresenceResult(Result):
 
 
 def measure_presence(
-    mechanism: Any,
+    mechanism: object,
     X: Rows,
     documents: int | Sequence[int] = 20,
     *,
@@ -68,8 +67,17 @@ def measure_presence(
     [7]
     """
     chosen = _drawn(documents, X.shape[0], random_state) if isinstance(documents, int) else documents
-    settings: dict[str, Any] = {"samples": samples, "size": size, "holders": holders, "level": level}
-    measured = ksdp(mechanism, X, chosen, **settings, jobs=jobs, random_state=random_state)
+    measured = ksdp(
+        mechanism,
+        X,
+        chosen,
+        samples=samples,
+        size=size,
+        holders=holders,
+        level=level,
+        jobs=jobs,
+        random_state=random_state,
+    )
     notice = for_the_holder()
     report = Report("What a document's presence changes", notice)
     report.guarantee(measured.guarantee)

@@ -100,7 +100,7 @@ class PrivateCoupledComparison(FitResult):
             )
         return concerns + only_means(self.model.n_components_)
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return settings, scores, components and top entities as plain values."""
         settings = ("private", "unit", "protect", "method", "epsilon", "delta", "adjacency")
         values = {

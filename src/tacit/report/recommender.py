@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_pairs
 from tacit.errors import InvalidInputError, PrivacyWarning, words
@@ -25,12 +25,14 @@ from tacit.validation import check_epsilon
 
 if TYPE_CHECKING:
     import polars
+    from narwhals.typing import IntoDataFrame
 
     from tacit.privacy.ledger import Ledger
 
 GROUPS = 5
 """Number of groups of held-out ratings in the figure, from those of rare items to those of popular ones."""
 OWN_MEAN = "a user's own mean"
+RatingModel = PrivateRecommender | PrivateRatingNMF | Recommender | RatingNMF
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +95,7 @@ class RecommenderComparison(FitResult):
             concerns += not_better_than(f"{OWN_MEAN}, which costs no privacy", error, trivial, measure="RMSE")
         return concerns + only_biases(int(np.any(self.model.item_factors_)))
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return scores and the frontier as plain values."""
         values = {
             **self.source,
@@ -155,14 +157,14 @@ class RecommenderComparison(FitResult):
 
 @concerns_in_the_result
 def compare_recommenders(
-    ratings: Any,
+    ratings: IntoDataFrame,
     n_factors: int = 16,
     *,
     epsilon: float | None = None,
     delta: float = 1e-6,
     rating_range: tuple[float, float] = (1, 5),
     catalogue: Sequence[Hashable] | None = None,
-    features: Any = None,
+    features: ArrayLike | None = None,
     non_negative: bool = False,
     held_out: float = 0.1,
     other_epsilons: Sequence[float] = (),
@@ -257,7 +259,7 @@ def compare_recommenders(
     plain: Recommender | RatingNMF = (RatingNMF if non_negative else Recommender)(
         n_factors, rating_range=rating_range, random_state=random_state
     ).fit(train)
-    models: dict[str, Any] = {"without privacy" if private else "fitted": plain}
+    models: dict[str, RatingModel] = {"without privacy" if private else "fitted": plain}
     measures = _scores(models, test)
     if len(test):
         measures[OWN_MEAN] = {"rmse": _own_mean_error(train, test)}
@@ -272,8 +274,8 @@ def compare_recommenders(
         curve = _errors_by_epsilon(kind, train, test, n_factors, other_epsilons, settings, say)
         say("fitting with privacy")
         wanted: Any = epsilon if budgets is None else dict(budgets)
-        account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, ratings)}
-        model = kind(n_factors, epsilon=wanted, **settings, **account).fit(train)
+        account = account_of(ledger, dataset, ratings)
+        model = kind(n_factors, epsilon=wanted, ledger=ledger, dataset=account, **settings).fit(train)
         keep_release(model, RecommenderComparison.model_name)
         say("measuring")
         models = {"private": model, **models}
@@ -297,7 +299,7 @@ def compare_recommenders(
     )
 
 
-def _frame(ratings: Any) -> polars.DataFrame:
+def _frame(ratings: IntoDataFrame) -> polars.DataFrame:
     """Return the ratings as a polars frame with the columns user, item and rating."""
     import narwhals as nw
     import polars as pl
@@ -319,7 +321,7 @@ def _frame(ratings: Any) -> polars.DataFrame:
     return pl.DataFrame({name: frame[name].to_list() for name in names})
 
 
-def _scores(models: dict[str, Any], test: polars.DataFrame) -> dict[str, dict[str, float]]:
+def _scores(models: Mapping[str, RatingModel], test: polars.DataFrame) -> dict[str, dict[str, float]]:
     return {name: model.evaluate(test).values() for name, model in models.items() if len(test)}
 
 
@@ -355,7 +357,7 @@ def _own_mean_error(train: polars.DataFrame, test: polars.DataFrame) -> float:
 
 
 def _by_popularity(
-    model: PrivateRecommender | PrivateRatingNMF | Recommender | RatingNMF,
+    model: RatingModel,
     train: polars.DataFrame,
     test: polars.DataFrame,
 ) -> list[float]:

@@ -6,12 +6,14 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
+from tacit.errors import InvalidInputError, words
 from tacit.estimators.base import Estimator
 from tacit.estimators.input import Rows, as_numbers
 from tacit.estimators.verdict import Concern, about_strength, not_better_than
@@ -69,7 +71,7 @@ class RegressionResult(FitResult):
             )
         return concerns
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return measures and coefficients as plain values."""
         names = ("n_components", "epsilon", "delta", "row_norm", "target_range")
         drawn = {} if self.frontier is None else {"frontier_on_synthetic_rows": self.frontier.values()}
@@ -104,7 +106,7 @@ def fit_regression(
     *,
     epsilon: float | None = None,
     delta: float = 1e-6,
-    target_range: ArrayLike | None = None,
+    target_range: tuple[float, float] | None = None,
     row_norm: float = 1.0,
     feature_range: ArrayLike | None = None,
     held_out: float = 0.1,
@@ -158,13 +160,19 @@ def fit_regression(
             measures[MEAN_ERROR] = _error(y[out], float(y[~out].mean()))
         return RegressionResult(plain, measures, int((~out).sum()))
     check_epsilon(epsilon)
+    if target_range is None:
+        raise InvalidInputError(
+            "target_range, the public lowest and highest target, for a private fit",
+            words("none"),
+            "Give target_range=(low, high), known without looking at the data.",
+        )
     out = held_out_rows(X, fraction=held_out, y=y)
-    settings: dict[str, Any] = {"row_norm": row_norm, "feature_range": feature_range, "target_range": target_range}
+    model = partial(PrivatePCR, n_components, row_norm=row_norm, feature_range=feature_range, target_range=target_range)
     say("fitting without privacy, to compare")
-    without = PrivatePCR(n_components, epsilon=math.inf, **settings).fit(X[~out], y[~out])
+    without = model(epsilon=math.inf).fit(X[~out], y[~out])
     say("fitting with privacy")
-    account: dict[str, Any] = {"ledger": ledger, "dataset": account_of(ledger, dataset, (X, y))}
-    private = PrivatePCR(n_components, epsilon=epsilon, delta=delta, **settings, **account)
+    account = account_of(ledger, dataset, (X, y))
+    private = model(epsilon=epsilon, delta=delta, ledger=ledger, dataset=account)
     private.fit(X[~out], y[~out]).extend_guarantee(*assumptions)
     keep_release(private, RegressionResult.model_name)
     measures, compared = _measures(private, X[out], y[out]), _measures(without, X[out], y[out])

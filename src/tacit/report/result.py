@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from tacit.errors import ConcernWarning, InvalidInputError, PrivacyWarning, parameter, words
 from tacit.estimators.saved import SavedModel
 from tacit.estimators.verdict import Concern, about_guarantee
+from tacit.factor.coupled.local.noise import NoisyCounts
 from tacit.json_text import as_json
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.rounding import rounded_up
@@ -38,7 +39,7 @@ def concerns_in_the_result(function: Callable[Parameters, Made]) -> Callable[Par
     return without_warnings
 
 
-def keep_release(release: Any, *named: Any) -> None:
+def keep_release(release: object, *named: object) -> None:
     """Write what a private fit has released as soon as it is there, if a command runs.
 
     What was paid for is then not lost if measuring takes long and is interrupted, or fails.
@@ -119,7 +120,7 @@ class FitResult(Shown, ABC):
     model: SavedModel
 
     @abstractmethod
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return the measurements as plain values."""
 
     @abstractmethod
@@ -197,7 +198,7 @@ def _replace(path: Path, text: str) -> None:
     os.replace(partial, path)
 
 
-def _plain_settings(model: Any) -> dict[str, Any]:
+def _plain_settings(model: object) -> dict[str, bool | int | float | str]:
     """Return the parameters of a model that are numbers or words, other than those that only say how it was run."""
     given = model.get_params(deep=False) if hasattr(model, "get_params") else {}
     return {
@@ -210,7 +211,7 @@ def _plain_settings(model: Any) -> dict[str, Any]:
 
 
 def facts_of(
-    settings: Mapping[str, Any], n_units: int | None = None, guarantee: Guarantee | None = None
+    settings: Mapping[str, object], n_units: int | None = None, guarantee: Guarantee | None = None
 ) -> dict[str, str]:
     """Return what was fitted and how, for the header of a page."""
     unit = "row" if guarantee is None else guarantee.unit
@@ -313,7 +314,7 @@ class ResultFolder:
             if path.exists() and _state_of(path) == state:
                 path.unlink()
 
-    def _keep(self, model: Any, name: str, terms: Sequence[str] | None = None) -> None:
+    def _keep(self, model: SavedModel | NoisyCounts, name: str, terms: Sequence[str] | None = None) -> None:
         """Write a model that has cost a budget; values and page of an earlier one go, since they are not about it."""
         self._kept = self.path / MODEL / (name if Path(name).suffix else f"{name}.tacit")
         model.save(self._kept)

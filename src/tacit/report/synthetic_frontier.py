@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from scipy.linalg import eigh
 
 from tacit.errors import PrivacyWarning, TacitError
 from tacit.estimators.base import Estimator
+from tacit.estimators.input import Rows
 from tacit.factor import (
     NMF,
     PrivateImplicitRecommender,
@@ -94,7 +95,7 @@ class Frontier:
     baseline_name: str
     made_of: str = "synthetic rows, as many as were fitted, made from the released model"
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return the points as plain values."""
         points = {f"{epsilon:g}": error for epsilon, error in zip(self.epsilons, self.errors, strict=True)}
         return {"measure": self.measure, **points, "without privacy": self.reference, self.baseline_name: self.baseline}
@@ -169,7 +170,7 @@ def nmf_frontier(model: PrivateNMF, n_rows: int) -> Frontier:
 
 
 @after_the_charge
-def components_frontier(model: Estimator, explained: Callable[[Estimator, Any], float], n_rows: int) -> Frontier:
+def components_frontier(model: Estimator, explained: Callable[[Estimator, Rows], float], n_rows: int) -> Frontier:
     """Return the fraction explained by a private model of components with the settings of `model`, at several epsilons."""
     random = np.random.default_rng(0)
     values = getattr(model, "explained_variance_", None)
@@ -235,9 +236,9 @@ def local_frontier(model: LocalCountFactorization, n_cells: int, delta_max: int)
     settings = {**model.get_params(), "sweeps": LOCAL_SWEEPS, "burn_in": LOCAL_SWEEPS // 2}
 
     def fitted(epsilon: float) -> float:
-        own: Any = (cells[~test], counts[~test], shape)
-        if math.isfinite(epsilon):
-            own = LocallyPrivateCounts(epsilon, delta_max).privatise(own, observed="stored")
+        given = (cells[~test], counts[~test], shape)
+        noisy = LocallyPrivateCounts(epsilon, delta_max).privatise if math.isfinite(epsilon) else None
+        own = given if noisy is None else noisy(given, observed="stored")
         model = LocalCountFactorization(**settings).fit([own], observed=["stored"])
         return float(np.sqrt(np.mean((model.predict(0, cells[test]) - counts[test]) ** 2)))
 
@@ -285,7 +286,10 @@ def regression_frontier(model: PrivatePCR, n_rows: int) -> Frontier:
 
 
 def drawn_items(
-    weights: NDArray[np.float64], sizes: NDArray[np.int64], logits: Any, random: np.random.Generator
+    weights: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+    logits: Callable[[slice], NDArray[np.floating] | float],
+    random: np.random.Generator,
 ) -> list[NDArray[np.int64]]:
     """Return the items of each synthetic user: `sizes` different ones, by popularity and the user's own logits.
 

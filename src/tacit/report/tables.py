@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.files import as_frame
-from tacit.data.schema import DateColumn, TableSchema, looks_like_identifier
+from tacit.data.schema import ColumnSpec, DateColumn, TableSchema, looks_like_identifier
 from tacit.errors import InvalidInputError, listed, parameter, words
 from tacit.estimators.verdict import HOLDER, Concern, about_guarantee
 from tacit.measure import value_difference
 from tacit.measure.synthetic import SyntheticMeasures, measure_synthetic
-from tacit.perturb import named_release
+from tacit.perturb import HideMembership, named_release
 from tacit.perturb.base import TablePerturbation
 from tacit.perturb.columns import NumericColumns, fill_missing, read_chosen
 from tacit.perturb.compare import (
@@ -152,7 +152,7 @@ def perturb_table(
         summary["measures"] = _measures_of_appended(release, chosen, released)
         if again:
             summary["measures"]["rows equal to an earlier one"] = again
-    if hasattr(release, "new_labels_") and appended_to is None:
+    if isinstance(release, HideMembership) and appended_to is None:
         summary |= _memberships(release, chosen)
     report = Report(f"A table released by {method}", summary["notice"])
     plain = {name: value for name, value in settings.items() if isinstance(value, (int, float, str))}
@@ -176,7 +176,7 @@ def perturb_table(
 @concerns_in_the_result
 def synthesize_table(
     frame: IntoDataFrame,
-    schema: Any,
+    schema: TableSchema | Mapping[str, ColumnSpec] | ColumnSpec,
     *,
     epsilon: float,
     delta: float = 1e-6,
@@ -451,7 +451,7 @@ def _check_names(names: Sequence[str], known: Sequence[str], what: str) -> None:
         )
 
 
-def _without_label(frame: nw.DataFrame[Any], label: str | None) -> tuple[nw.DataFrame[Any], Any]:
+def _without_label(frame: nw.DataFrame[Any], label: str | None) -> tuple[nw.DataFrame[Any], NDArray[np.generic] | None]:
     """Return the table without its label, and the label's values, or None."""
     if label is None:
         return frame, None
@@ -476,8 +476,8 @@ def _declared(schema: TableSchema, names: Sequence[str]) -> TableSchema:
     return TableSchema({name: schema.columns[name] for name in names})
 
 
-def _measures(release: TablePerturbation) -> dict[str, Any]:
-    measures: dict[str, Any] = {"distortion": release.distortion_, release._level_name: release.level_}
+def _measures(release: TablePerturbation) -> dict[str, float]:
+    measures: dict[str, float] = {"distortion": release.distortion_, release._level_name: release.level_}
     if release.n_imputed_:
         measures["missing values filled"] = release.n_imputed_
     for name, shown in (("changes_", "rows moved"), ("missed_", "rows not moved"), ("side_effects_", "side effects")):
@@ -517,7 +517,7 @@ def _check_appended(frame: nw.DataFrame[Any], earlier: nw.DataFrame[Any], releas
 
 def _measures_of_appended(
     release: TablePerturbation, chosen: NumericColumns, released: nw.DataFrame[Any]
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Return the setting, and the distortion of the later rows, which the fit did not see."""
     values, *_ = fill_missing(chosen.values, release.missing, chosen.names, release._fills)
     changed = np.column_stack([released[name].to_numpy() for name in chosen.names]).astype(float)
@@ -550,7 +550,7 @@ def _say_what_leaves(report: Report, summary: Mapping[str, Any]) -> None:
     report.text("Columns", *sentences)
 
 
-def _show_measures(report: Report, measures: Mapping[str, Any]) -> None:
+def _show_measures(report: Report, measures: Mapping[str, float]) -> None:
     report.table("What was done", ["", "value"], [[name, f"{value:.4g}"] for name, value in measures.items()])
 
 
@@ -588,7 +588,7 @@ def _fractions(column: nw.Series[Any]) -> dict[str, float]:
     return dict(zip(values.tolist(), (counts / max(len(column), 1)).tolist(), strict=True))
 
 
-def _memberships(release: Any, chosen: NumericColumns) -> dict[str, Any]:
+def _memberships(release: HideMembership, chosen: NumericColumns) -> dict[str, Any]:
     """Return the rows that moved or were to move, and the clusters with the numbers that `hide` uses."""
     before, after = release.labels_, release.new_labels_
     kinds = {"changes_": "moved as asked", "missed_": "not moved as asked", "side_effects_": "side effect"}
@@ -632,7 +632,7 @@ def _show_memberships(report: Report, summary: Mapping[str, Any]) -> None:
     report.table("Clusters", ["cluster", "rows before", "after", *names], table, note=note)
 
 
-def _use_of_original(values: Any, classes: Any, seed: int) -> float:
+def _use_of_original(values: NDArray[np.float64], classes: NDArray[np.generic] | None, seed: int) -> float:
     """Return the utility of the original table, as that of an unchanged release."""
     if classes is None:
         return 1.0

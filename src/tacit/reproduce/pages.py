@@ -7,10 +7,11 @@ import inspect
 import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from textwrap import fill
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, get_args
 
 from tacit.reproduce.catalogue import Item, Paper, catalogue
@@ -210,7 +211,7 @@ def _with_code(text: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def source_link(described: Any, folder: Path) -> str:
+def source_link(described: ModuleType | Callable[..., object], folder: Path) -> str:
     """Return a link, relative to `folder`, to the line of the source at which a class, function or module begins."""
     line = 1
     path = Path(inspect.getsourcefile(described) or "")

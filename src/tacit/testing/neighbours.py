@@ -31,6 +31,7 @@ from tacit.errors import PrivacyViolationError, words
 from tacit.privacy.guarantee import Guarantee
 
 Data = TypeVar("Data")
+Held = TypeVar("Held")
 ROUNDING_ALLOWANCE = 1e-9
 """Relative; the distance between two integer vectors is computed in floating point."""
 
@@ -135,7 +136,7 @@ def _observer(kind: type[_Observed], log: _Log, for_the_holder: bool) -> Callabl
     return observed
 
 
-def _only(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _only(values: Mapping[str, Held], key: str) -> dict[str, Held]:
     return {key: values[key]} if key in values else {}
 
 

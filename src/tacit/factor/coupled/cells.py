@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, kind_of, parameter, words
 from tacit.factor.arrays import Floats, Integers
 
+if TYPE_CHECKING:
+    from scipy.sparse import sparray, spmatrix
+
 Coords = NDArray[np.int32]
+TensorLike: TypeAlias = "ArrayLike | spmatrix | sparray | tuple[ArrayLike, ArrayLike, ArrayLike]"
+"""A matrix or tensor that a user gives: dense, a scipy sparse array, or ``(coords, values, shape)``."""
+ObservedLike: TypeAlias = "ArrayLike | AllBut | None"
+"""Which cells are known: a mask, "all", "stored" or `AllBut`."""
 
 
-def checked_cells(cells: Any, shape: Sequence[int], what: str) -> Coords:
+def checked_cells(cells: ArrayLike, shape: Sequence[int], what: str) -> Coords:
     """Return cells as integers, one cell per row, all within `shape`; an empty list gives no cells."""
     array = np.asarray(cells)
     if array.size == 0:
@@ -95,7 +102,7 @@ class AllBut:
     7
     """
 
-    def __init__(self, cells: Any = (), *, slices: Mapping[int, Any] | None = None) -> None:
+    def __init__(self, cells: ArrayLike = (), *, slices: Mapping[int, ArrayLike] | None = None) -> None:
         self.cells = cells
         self.slices = dict(slices or {})
 
@@ -127,7 +134,7 @@ def in_kept(cells: Coords, keep: Sequence[NDArray[np.bool_] | None]) -> NDArray[
     return inside
 
 
-def checked_observed(observed: Any, shape: Sequence[int]) -> str | AllBut | NDArray[np.bool_]:
+def checked_observed(observed: ObservedLike, shape: Sequence[int]) -> str | AllBut | NDArray[np.bool_]:
     """Return "all", "stored", an `AllBut` or a boolean mask."""
     if observed is None or (isinstance(observed, str) and observed in ("all", "stored")):
         return observed or "all"

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.factor.arrays import Floats
 from tacit.factor.coupled.cells import (
     AllBut,
     Coords,
+    ObservedLike,
+    TensorLike,
     checked_cells,
     checked_observed,
     in_kept,
@@ -55,7 +57,7 @@ def as_relation_data(data: Any, name: str) -> tuple[tuple[int, ...], Floats | No
     return sizes, None, cells, numbers
 
 
-def _finite(data: Any, name: str, *, unknown: bool = False) -> Floats:
+def _finite(data: ArrayLike, name: str, *, unknown: bool = False) -> Floats:
     """Return numbers as floats; with `unknown`, NaN is accepted, because the cell may be unknown."""
     refuse_dates(data, f"data in {name!r}")
     try:
@@ -137,11 +139,11 @@ class Relation:
 
     def __init__(
         self,
-        data: Any,
+        data: TensorLike,
         einsum: str,
         factors: Sequence[str],
         *,
-        observed: Any = None,
+        observed: ObservedLike = None,
         divergence: str | float = "kl",
         dispersion: float | None = None,
         name: str | None = None,
@@ -208,7 +210,7 @@ class Relation:
         known[tuple(self.holes.T)] = False
         return np.argwhere(known).astype(np.int32), table[known]
 
-    def without(self, cells: Any) -> Relation:
+    def without(self, cells: ArrayLike) -> Relation:
         """Return the same relation with these cells also unknown; the data is not copied."""
         hidden = checked_cells(cells, self.shape, "the cells to hide")
         other = copy.copy(self)

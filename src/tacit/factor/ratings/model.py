@@ -34,7 +34,7 @@ class RatingModel(SavedModel):
     item_biases_: NDArray[np.float64] = released()
     item_factors_: SomeFloats = released()
     item_variances_: SomeFloats = released()
-    item_ids_: Any = released()
+    item_ids_: NDArray[Any] | list[Hashable] = released()
     user_precision_: SomeFloats = released()
     noise_: float = released()
     least_: float = released()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, Undisclosed, kind_of, words
-from tacit.validation import refuse_dates
+from tacit.validation import TableLike, refuse_dates
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoDataFrame, IntoSeries
@@ -49,7 +49,7 @@ class Ids:
         plain = self.values.tolist() if isinstance(self.values, np.ndarray) else self.values
         return {value: index for index, value in enumerate(plain)}
 
-    def codes(self, ids: Any, name: str) -> NDArray[np.int64]:
+    def codes(self, ids: RatingsLike, name: str) -> NDArray[np.int64]:
         """Return the index of each id; -1 for an unknown id."""
         given = as_ids(ids, name)
         known = self.values
@@ -59,7 +59,7 @@ class Ids:
         lookup = self._place
         return np.fromiter((lookup.get(value, -1) for value in given.tolist()), np.int64, len(given))
 
-    def known(self, ids: Any, name: str) -> NDArray[np.int64]:
+    def known(self, ids: RatingsLike, name: str) -> NDArray[np.int64]:
         """Return the index of each id; raise for an unknown id."""
         codes = self.codes(ids, name)
         if (codes < 0).any():
@@ -143,9 +143,9 @@ class RatingTable(Undisclosed):
 
 
 def read_ratings(
-    users: Any,
-    items: Any = None,
-    ratings: Any = None,
+    users: RatingsLike,
+    items: IdsLike | None = None,
+    ratings: ArrayLike | None = None,
     *,
     rating_range: tuple[float, float] | None = None,
     catalogue: IdsLike | None = None,
@@ -200,7 +200,7 @@ def check_lengths(users: Sized, items: Sized, values: Sized, what: str) -> None:
         raise InvalidInputError(f"at least one {what}", words("none"), "Check the file, or how it was filtered.")
 
 
-def as_ids(ids: Any, name: str) -> NDArray[Any]:
+def as_ids(ids: object, name: str) -> NDArray[Any]:
     """Return ids as a one-dimensional array: of numbers, of strings, or of objects if they are mixed."""
     array: Any = ids.to_numpy() if hasattr(ids, "to_numpy") else ids
     if not isinstance(array, np.ndarray):
@@ -339,7 +339,7 @@ def _by_user(
     )
 
 
-def public_features(features: Any, n_items: int) -> NDArray[np.float64] | None:
+def public_features(features: TableLike | None, n_items: int) -> NDArray[np.float64] | None:
     """Return features as an array, or raise."""
     if features is None:
         return None

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +73,7 @@ class UserBudgets(Undisclosed):
         )
 
 
-def budgets_of(epsilon: Any, delta: float, adjacency: str, users: Ids, max_units: int) -> UserBudgets:
+def budgets_of(epsilon: object, delta: float, adjacency: str, users: Ids, max_units: int) -> UserBudgets:
     """Read one epsilon for all users, a mapping from user to epsilon, or one epsilon per user."""
     if isinstance(epsilon, Mapping):
         wanted = users.values.tolist() if isinstance(users.values, np.ndarray) else users.values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -62,7 +62,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AmongHolders
     def _scores(self, table: Table) -> SomeFloats:
         return table.times(self.components_.T)
 
-    def _program(self, X: Any, y: object = None, *, alone: bool = False, one_owner: bool = False) -> Program:
+    def _program(self, X: TableLike, y: object = None, *, alone: bool = False, one_owner: bool = False) -> Program:
         """Return this holder's program, for any channel; the other holders' must have the same parameters and columns.
 
         If the holder is `alone`, it asks for nothing; if all holders have `one_owner`, it may ask about all columns at once.

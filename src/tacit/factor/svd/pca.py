@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from tacit.factor.arrays import SomeFloats
 from tacit.factor.row_table import Table
 from tacit.factor.svd.estimator import Components
 from tacit.factor.svd.program import pca_program
+from tacit.validation import TableLike
 
 
 class PCA(Components):
@@ -83,7 +84,7 @@ class PCA(Components):
         scores: SomeFloats = super()._scores(table) - self.mean_ @ self.components_.T
         return scores
 
-    def _program(self, X: Any, y: object = None, *, alone: bool = False, one_owner: bool = False) -> Program:
+    def _program(self, X: TableLike, y: object = None, *, alone: bool = False, one_owner: bool = False) -> Program:
         """As that of `SVD`, with one exchange before it."""
         settings = self._settings(alone, one_owner)
         return pca_program(self._checked(X, settings), settings)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
@@ -58,6 +59,16 @@ CONSTANT_VARIANCE = 0.1
 """Prior variance of the prediction at the mean, for targets between -1 and 1. Set by hand."""
 SCORE_LENGTHS = 2.0
 """For the regression, scores are clipped to this many times their expected length."""
+
+
+@dataclass(frozen=True)
+class ComponentSettings:
+    """Public bounds of a private estimate of components; see `PrivateSVD`."""
+
+    n_components: int
+    row_norm: float
+    max_columns: int
+    non_negative: bool
 
 
 class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateFit):  # type: ignore[misc]
@@ -147,13 +158,9 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     def _fit_without_noise(self, rows: Rows) -> None:
         raise NotImplementedError
 
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "row_norm": self.row_norm,
-            "max_columns": self.max_columns,
-            "non_negative": bool(self.non_negative and self.feature_range is None),
-            "rank": self.n_components,
-        }
+    def _settings(self) -> ComponentSettings:
+        non_negative = bool(self.non_negative and self.feature_range is None)
+        return ComponentSettings(self.n_components, self.row_norm, self.max_columns, non_negative)
 
     def _checked(self, X: TableLike) -> Rows:
         """Return the rows for a fit, scaled by their public range."""
@@ -198,13 +205,20 @@ class PrivateComponents(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         return int(self.components_.shape[0])
 
 
-def components_program(X: Rows, settings: dict[str, Any], *, centred: bool, split: Split = SPLIT) -> Program:
+def components_program(X: Rows, settings: ComponentSettings, *, centred: bool, split: Split = SPLIT) -> Program:
     """One holder's view: the moments of the rows, and their leading directions.
 
     The public part has ``components``, ``values`` (the mean square of the rows along them, 0 for a direction that did not rise
     above the noise), ``mean``, ``count`` and ``spread``.
     """
-    outcome = yield from centred_moments_program(X, split=split, **settings)
+    outcome = yield from centred_moments_program(
+        X,
+        row_norm=settings.row_norm,
+        max_columns=settings.max_columns,
+        non_negative=settings.non_negative,
+        rank=settings.n_components,
+        split=split,
+    )
     moments: CentredMoments = outcome.public["moments"]
     components, values = moments.vectors, moments.values
     if not centred:
@@ -399,7 +413,7 @@ class PrivatePCR(RegressorMixin, PrivateComponents):  # type: ignore[misc]
     True
     """
 
-    target_range: Any = public(default=(0.0, 1.0))
+    target_range: tuple[float, float] = public(default=(0.0, 1.0))
     explained_variance_: Floats = released()
     score_coef_: Floats = released()
     intercept_: float = released()
@@ -440,7 +454,7 @@ class PrivatePCR(RegressorMixin, PrivateComponents):  # type: ignore[misc]
         predicted: Floats = np.clip(self.transform(X) @ self.score_coef_ + self.intercept_, low, high)
         return predicted
 
-    def score(self, X: TableLike, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the coefficient of determination of the predictions."""
         return float(super().score(X, as_numbers(y, "targets"), sample_weight))
 
@@ -454,13 +468,13 @@ class PrivatePCR(RegressorMixin, PrivateComponents):  # type: ignore[misc]
         return tags
 
 
-def regression_program(X: Rows, targets: NDArray[np.float64], settings: dict[str, Any]) -> Program:
+def regression_program(X: Rows, targets: NDArray[np.float64], settings: ComponentSettings) -> Program:
     """One holder's view: components, then the normal equations of the scores, with a ridge of the size of their noise.
 
     The public part has ``coefficients`` and ``constant`` beside what `components_program` finds; targets are in [-1, 1].
     """
     outcome = yield from components_program(X, settings, centred=True, split=REGRESSION_SPLIT)
-    components, values, row_norm = outcome.public["components"], outcome.public["values"], settings["row_norm"]
+    components, values, row_norm = outcome.public["components"], outcome.public["values"], settings.row_norm
     # a direction that did not rise above the noise has about as much of the spread as any other
     unknown = float((values == 0).mean()) * len(values) / components.shape[1] * outcome.public["spread"] ** 2
     length = max(SCORE_LENGTHS * math.sqrt(float(values.sum()) + unknown), LEAST_SPREAD * row_norm)

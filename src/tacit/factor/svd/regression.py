@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -50,7 +50,7 @@ def regression_program(X: Rows, y: NDArray[np.float64], settings: SVDSettings) -
     return Outcome(public={**outcome.public, **learned}, private=outcome.private)
 
 
-def checked_targets(estimator: Estimator, X: Any, y: Any) -> NDArray[np.float64]:
+def checked_targets(estimator: Estimator, X: Rows, y: object) -> NDArray[np.float64]:
     """Return the targets as a vector of finite numbers, one per row of `X`."""
     if y is None:
         raise InvalidInputError(
@@ -132,15 +132,15 @@ class PrincipalComponentRegression(RegressorMixin, PCA):  # type: ignore[misc]
         check_is_fitted(self)
         return np.asarray(self._validated(X, reset=False) @ self.coef_ + self.intercept_)
 
-    def score(self, X: TableLike, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the coefficient of determination of the predictions."""
         return float(super().score(X, as_numbers(y, "targets"), sample_weight))
 
-    def _program(self, X: Any, y: object = None, *, alone: bool = False, one_owner: bool = False) -> Program:
+    def _program(self, X: TableLike, y: object = None, *, alone: bool = False, one_owner: bool = False) -> Program:
         """As that of `PCA`, with the normal equations after it."""
         settings = self._settings(alone, one_owner)
-        X = self._checked(X, settings)
-        return regression_program(X, checked_targets(self, X, y), settings)
+        rows = self._checked(X, settings)
+        return regression_program(rows, checked_targets(self, rows, y), settings)
 
     def _learned(self, outcome: Outcome) -> Self:
         super()._learned(outcome)

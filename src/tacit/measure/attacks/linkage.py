@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +41,7 @@ def record_linkage(
     released: TableLike,
     *,
     columns: Sequence[str] | Sequence[int] | None = None,
-    unchanged: Any = None,
+    unchanged: TableLike | None = None,
     sample: int | None = 20_000,
     random_state: int = 0,
 ) -> Linkage:
@@ -104,7 +103,7 @@ def record_linkage(
     return _linkage("record linkage", f"the nearest {_SHORT_LIST}", nearer, tied, len(points))
 
 
-def unchanged_linkage(unchanged: Any, *, sample: int | None = None, random_state: int = 0) -> Linkage:
+def unchanged_linkage(unchanged: TableLike, *, sample: int | None = None, random_state: int = 0) -> Linkage:
     """Find each row's own row by the columns that were released unchanged, and by nothing else.
 
     The attacker has a person's values in these columns, finds the released rows that agree in all of them, and guesses
@@ -131,7 +130,7 @@ def unchanged_linkage(unchanged: Any, *, sample: int | None = None, random_state
     )
 
 
-def row_groups(table: Any, n_rows: int | None) -> NDArray[np.intp]:
+def row_groups(table: TableLike, n_rows: int | None) -> NDArray[np.intp]:
     """Return, for each row, the number of its group: rows with the same values, of any type, in all columns."""
     from narwhals.dependencies import is_into_dataframe
 

@@ -11,12 +11,12 @@ May be imported by whoever may import `measure`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import InvalidInputError, kind_of, parameter, words
+from tacit.measure.inputs import Matrix
 from tacit.measure.ksdp.observation import Observation, TotalsOnly, observing
 from tacit.measure.ksdp.result import KSDP
 from tacit.measure.ksdp.statistics import Statistic, fitting_statistics
@@ -24,14 +24,14 @@ from tacit.validation import check_count, check_rate, check_seed
 
 __all__ = ["KSDP", "Observation", "TotalsOnly", "ksdp", "observing"]
 
-Mechanism = Callable[[Any, Sequence[Any]], Observation]
+Mechanism = Callable[[Matrix, Sequence[Matrix]], Observation]
 LEAST_SAMPLES = 8
 """Fewest runs each way: the smallest possible p-value is then 2 / C(16, 8) = 0.00016."""
 
 
 def ksdp(
-    mechanism: Any,
-    X: Any,
+    mechanism: object,
+    X: Matrix,
     documents: Sequence[int],
     *,
     statistics: Sequence[Statistic] | None = None,
@@ -132,13 +132,17 @@ def ksdp(
     return KSDP(tuple(chosen.tolist()), names, p_values, count, own, others, level)
 
 
-def _run(measured: Callable[..., Any], tasks: Sequence[tuple[Any, Any]], jobs: int) -> list[Any]:
+def _run(
+    measured: Callable[[int | None, np.random.SeedSequence], list[dict[str, float]]],
+    tasks: Sequence[tuple[int | None, np.random.SeedSequence]],
+    jobs: int,
+) -> list[list[dict[str, float]]]:
     if jobs == 1:
         return [measured(*task) for task in tasks]
     from joblib import Parallel, delayed  # type: ignore[import-untyped]
 
     # long batches: a run takes milliseconds, and its transfer to a process nearly as long
-    results: list[Any] = Parallel(n_jobs=jobs, batch_size=max(1, len(tasks) // (8 * jobs)))(
+    results: list[list[dict[str, float]]] = Parallel(n_jobs=jobs, batch_size=max(1, len(tasks) // (8 * jobs)))(
         delayed(measured)(*task) for task in tasks
     )
     return results
@@ -183,11 +187,11 @@ def _p_values(
     return [float(ks_2samp(column(name, present), column(name, absent)).pvalue) for name in names]
 
 
-def _dense(row: Any) -> NDArray[np.float64]:
-    return np.asarray(row.toarray() if hasattr(row, "toarray") else row, dtype=np.float64).ravel()
+def _dense(row: Matrix) -> NDArray[np.float64]:
+    return np.asarray(row if isinstance(row, np.ndarray) else row.toarray(), dtype=np.float64).ravel()
 
 
-def _mechanism(mechanism: Any) -> Mechanism:
+def _mechanism(mechanism: object) -> Mechanism:
     observe = getattr(mechanism, "_observed", mechanism)
     if not callable(observe):
         raise InvalidInputError(
@@ -196,7 +200,7 @@ def _mechanism(mechanism: Any) -> Mechanism:
             "Make a mechanism from a program with tacit.measure.ksdp.observing.",
         )
 
-    def checked(rows: Any, others: Sequence[Any]) -> Observation:
+    def checked(rows: Matrix, others: Sequence[Matrix]) -> Observation:
         observation = observe(rows, others)
         if not isinstance(observation, Observation):
             raise InvalidInputError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from tacit.channel.run import Channel, Program, run_together
 from tacit.errors import Undisclosed
 
 Arrays = Mapping[str, NDArray[np.float64]]
+Data = TypeVar("Data")
 
 
 class Seen(Protocol):
@@ -89,8 +90,8 @@ class TotalsOnly(Clear):
 
 
 def observing(
-    program: Callable[[Any], Program], channel: Callable[[], Channel] = TotalsOnly
-) -> Callable[[Any, Sequence[Any]], Observation]:
+    program: Callable[[Data], Program], channel: Callable[[], Channel] = TotalsOnly
+) -> Callable[[Data, Sequence[Data]], Observation]:
     """Make a mechanism that `tacit.measure.ksdp` can measure from a program.
 
     Parameters
@@ -119,7 +120,7 @@ def observing(
     array([0.75, 0.75])
     """
 
-    def observed(rows: Any, others: Sequence[Any] = ()) -> Observation:
+    def observed(rows: Data, others: Sequence[Data] = ()) -> Observation:
         used = channel()
         outcomes = run_together([program(part) for part in (rows, *others)], used)
         return Observation(tuple(used.transcript), outcomes[0].public)

@@ -58,7 +58,7 @@ def reconstruction_error(X: TableLike, W: ArrayLike, T: ArrayLike) -> float:
         block = slice(start, start + _ROWS_AT_ONCE)
         rows = matrix[block].astype(np.float64)
         entries = rows if isinstance(rows, np.ndarray) else rows.data
-        total += float(np.vdot(entries, entries)) - 2 * float(np.vdot(rows @ dictionary.T, weights[block]))
+        total += float(np.vdot(entries, entries)) - 2 * float(np.vdot(np.asarray(rows @ dictionary.T), weights[block]))
     n_rows: int = matrix.shape[0]
     return max(total, 0.0) / (2 * n_rows)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, words
-from tacit.measure.inputs import as_dense, as_matrix
+from tacit.measure.inputs import Matrix, as_dense, as_matrix
 from tacit.validation import TableLike, check_choice, check_count, check_positive
 
 
@@ -214,7 +214,7 @@ def _top_columns(weights: NDArray[np.float64], n: int) -> list[NDArray[np.intp]]
     return [columns[row[columns] > 0] for row, columns in zip(weights, order, strict=True)]
 
 
-def _documents_with_both(documents: Any, columns: NDArray[np.intp]) -> NDArray[np.float64]:
+def _documents_with_both(documents: Matrix, columns: NDArray[np.intp]) -> NDArray[np.float64]:
     """Return for every two of the columns the number of rows that are positive in both."""
     from scipy.sparse import csr_array
 

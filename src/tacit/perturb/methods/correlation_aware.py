@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.errors import InvalidInputError, parameter, words
@@ -25,7 +25,7 @@ MOST_PERCENT = 2.0
 """Largest p: a value is then at most reflected at its class mean. Lemma 1 of the thesis is for p up to 1."""
 
 
-def label_codes(y: Any, n_rows: int, classes: Any) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def label_codes(y: object, n_rows: int, classes: ArrayLike | None) -> tuple[NDArray[np.intp], NDArray[np.generic]]:
     """Return the class of each row as a number, and the classes in order.
 
     Parameters
@@ -162,10 +162,10 @@ class CorrelationAware(TablePerturbation):
     form: str = public(default="class")
     leaf_rows: int = public(default=10)
     ordered: bool = public(default=False)
-    classes: Any = public(default=None)
+    classes: ArrayLike | None = public(default=None)
     scale: str = public(default="none")
 
-    def transform_with_labels(self, X: TableLike, y: Any) -> Any:
+    def transform_with_labels(self, X: TableLike, y: ArrayLike) -> Any:
         """Return the release of other rows with their *true labels*, as in the thesis.
 
         A classifier scores better on it than on rows with unknown labels: use it only to reproduce figures.

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -44,7 +43,7 @@ class Moves(Undisclosed):
     targets: NDArray[np.intp]
 
     @classmethod
-    def of(cls, hide: Mapping[int, Any], labels: NDArray[np.intp], n_clusters: int) -> Moves:
+    def of(cls, hide: Mapping[int, int | str], labels: NDArray[np.intp], n_clusters: int) -> Moves:
         """Check the requested moves against the clusters."""
         if not isinstance(hide, Mapping) or not hide:
             raise InvalidInputError(
@@ -220,7 +219,7 @@ class HideMembership(TablePerturbation):
     _level_name = "beta"
     _needs_level = False
 
-    hide: Mapping[int, Any] | None = withheld(default=None, kw_only=False)
+    hide: Mapping[int, int | str] | None = withheld(default=None, kw_only=False)
     n_clusters: int = public(default=3)
     beta: float | None = public(default=None)
     random_state: int | None = withheld(default=0)

@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import Undisclosed
 from tacit.estimators.base import public
@@ -88,7 +87,7 @@ def leader_clusters(
     return Neighbourhoods(members, np.array(leaders))
 
 
-def _take(near: Any, place: int, members: NDArray[np.intp]) -> None:
+def _take(near: ArrayLike, place: int, members: NDArray[np.intp]) -> None:
     rows = np.array(near, dtype=np.intp)
     members[rows[members[rows] < 0]] = place
 
@@ -217,7 +216,7 @@ class NeighbourhoodAware(TablePerturbation):
         return changed
 
 
-def _means(rows: Rows, members: Any, count: int) -> Rows:
+def _means(rows: Rows, members: NDArray[np.intp], count: int) -> Rows:
     sums = np.zeros((count, rows.shape[1]))
     np.add.at(sums, members, rows)
     means: Rows = sums / np.bincount(members, minlength=count)[:, None]

@@ -11,10 +11,10 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from tacit.errors import BudgetError, InvalidInputError, LedgerError, TamperedLedgerError, kind_of, parameter, words
 from tacit.privacy.guarantee import Guarantee
@@ -411,7 +411,7 @@ class Ledger:
         return book_of(checked_name(dataset), self._entries())
 
 
-def _write_charge(transaction: Transaction, dataset: str, body: dict[str, Any]) -> Charge:
+def _write_charge(transaction: Transaction, dataset: str, body: Mapping[str, object]) -> Charge:
     return replace(read_charge(transaction.append(_now(), dataset, CHARGE, body)), owned=True)
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -246,12 +246,12 @@ def checked_releases(guarantee: Guarantee, account: Account) -> tuple[Release, .
     return read_releases(json.loads(canonical_json(write_releases(guarantee.releases))))
 
 
-def write_releases(releases: Iterable[Release]) -> list[dict[str, Any]]:
+def write_releases(releases: Iterable[Release]) -> list[dict[str, object]]:
     """Return releases as plain values."""
     return [release.to_dict() for release in merge(releases)]
 
 
-def read_releases(values: Iterable[dict[str, Any]]) -> tuple[Release, ...]:
+def read_releases(values: Iterable[Mapping[str, object]]) -> tuple[Release, ...]:
     """Return the releases that `write_releases` wrote."""
     return tuple(release_from_dict(value) for value in values)
 
@@ -283,7 +283,7 @@ def releases_to_charge(guarantee: Guarantee, account: Account) -> tuple[Release,
     return releases
 
 
-def planned_charge(book: Book, guarantee: Guarantee, purpose: str) -> dict[str, Any]:
+def planned_charge(book: Book, guarantee: Guarantee, purpose: str) -> dict[str, object]:
     """Return the body of a charge, if the budget allows it."""
     releases, account = releases_to_charge(guarantee, book.account), book.account
     total = book.spent(releases)

@@ -12,11 +12,10 @@ import numbers
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tacit.errors import InvalidInputError, LedgerError, TamperedLedgerError, kind_of, words
 
@@ -140,7 +139,7 @@ class Transaction:
         if recorded_head != head:
             raise tampered(entries, "whose hash is not the recorded head")
 
-    def append(self, time: str, dataset: str, kind: str, body: dict[str, Any]) -> LedgerEntry:
+    def append(self, time: str, dataset: str, kind: str, body: Mapping[str, object]) -> LedgerEntry:
         """Add an entry at the end of the chain and update the head, in the open transaction."""
         count, head = self._connection.execute("SELECT entries, head FROM meta").fetchone()
         unsealed = LedgerEntry(count + 1, time, dataset, kind, canonical_json(body), hash="")

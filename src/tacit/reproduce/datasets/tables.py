@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -38,7 +38,7 @@ def _wines(red: Path, white: Path) -> pl.DataFrame:
     return pl.concat(reds, how="vertical_relaxed")
 
 
-def _has(rows: int, columns: int) -> Any:
+def _has(rows: int, columns: int) -> Callable[[pl.DataFrame], str]:
     def check(frame: pl.DataFrame) -> str:
         return "" if frame.shape == (rows, columns) else f"{frame.height} rows and {frame.width} columns"
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +26,7 @@ class Uclaf(Undisclosed):
     users: NDArray[np.float64]
 
 
-def _uclaf_of(arrays: Any) -> Uclaf:
+def _uclaf_of(arrays: Mapping[str, ArrayLike]) -> Uclaf:
     names = ("UserLocAct", "UserLoc", "LocFea", "ActAct", "UserUser")
     return Uclaf(*(np.asarray(arrays[name], dtype=np.float64) for name in names))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,9 @@ class Corpus(Undisclosed):
     terms: tuple[str, ...] = ()
     labels: NDArray[np.int64] | None = None
 
-    def those(self, rows: Any = slice(None), columns: Any = None) -> Corpus:
+    def those(
+        self, rows: slice | NDArray[np.integer] = slice(None), columns: NDArray[np.integer] | None = None
+    ) -> Corpus:
         """Return some documents and some terms."""
         counts = self.counts[rows]
         terms = self.terms

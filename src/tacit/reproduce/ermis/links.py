@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from tacit import AllBut, CoupledFactorization, Relation
+from tacit.factor.coupled.cells import ObservedLike
 from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.datasets.tensors import Uclaf
 from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
@@ -63,7 +64,7 @@ TABLE_6_5 = {
 
 
 def relations(
-    data: Uclaf, model: str, divergence: str, observed: Any, *, links: Array | None = None, plain: bool = False
+    data: Uclaf, model: str, divergence: str, observed: ObservedLike, *, links: Array | None = None, plain: bool = False
 ) -> list[Relation]:
     """The thesis's models (6.1) to (6.7), and PCLAF, which has similarities of users and of activities too.
 
@@ -77,7 +78,9 @@ def relations(
     if "coupled" not in model and model != "PCLAF":
         return coupled
 
-    def side(name: str, table: Any, einsum: str, factors: tuple[str, str], seen: Any = "all") -> Relation:
+    def side(
+        name: str, table: NDArray[np.floating], einsum: str, factors: tuple[str, str], seen: ObservedLike = "all"
+    ) -> Relation:
         phi = 1.0 if plain else DISPERSIONS.get(name, 30.0)
         return Relation(table, einsum, factors, observed=seen, divergence=divergence, dispersion=phi, name=name)
 

@@ -24,11 +24,14 @@ from tacit import (
     Recommender,
     Relation,
 )
+from tacit.factor.coupled.local.noise import NoisyCounts
 from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.datasets.ratings import RatingTriples
 from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Split = tuple[list[list[Relation]], NDArray[np.int64], Floats]
 """Ten sites' relations, and the first site's held-out cells and ratings."""
 RANK, DELTA, SITES = 5, 1e-4, (1, 2, 5, 10)
@@ -124,17 +127,19 @@ def split(given: RatingTriples, seed: int, *, by: str, n_sites: int = 10) -> Spl
     held = draw.random(len(given.ratings)) < 0.2
     ends = [site * size // n_sites for site in range(n_sites + 1)]
     width, names = int(other.max()) + 1, ("user", "film") if by == "user" else ("film", "user")
-    known: dict[str, Any] = {"observed": "stored", "divergence": "euclid"}
     sites = []
     for first, last in itertools.pairwise(ends):
         mine = (own >= first) & (own < last) & ~held
         cells = np.column_stack([own[mine] - first, other[mine]])
-        sites.append([Relation((cells, given.ratings[mine], (last - first, width)), "ir,jr->ij", names, **known)])
+        table = (cells, given.ratings[mine], (last - first, width))
+        sites.append([Relation(table, "ir,jr->ij", names, observed="stored", divergence="euclid")])
     scored = held & (own < ends[1])
     return sites, np.column_stack([own[scored], other[scored]]), given.ratings[scored]
 
 
-def fit_first(sites: Any, n_sites: int, epsilon: float, protect: str, **settings: Any) -> Callable[[Any], Floats]:
+def fit_first(
+    sites: list[list[Relation]], n_sites: int, epsilon: float, protect: str, **settings: Any
+) -> Callable[[NDArray[np.integer]], Floats]:
     """Fit N sites; return the prediction of the first one. Without noise, by the method for whole entities, which fits more."""
     relation = sites[0][0]
     wanted: dict[str, Any] = {
@@ -218,9 +223,7 @@ def _why(paper: float) -> str:
     return "Noisy moments instead of noisy gradients."
 
 
-def _dense(
-    given: RatingTriples, seed: int, n_sites: int
-) -> tuple[list[NDArray[np.int64]], list[NDArray[np.bool_]], list[NDArray[np.bool_]]]:
+def _dense(given: RatingTriples, seed: int, n_sites: int) -> tuple[list[Integers], list[Mask], list[Mask]]:
     """Return the sites' tables of movies by users, which cells are known, and which are held out."""
     draw = np.random.default_rng(seed)
     table = np.zeros((int(given.items.max()) + 1, int(given.users.max()) + 1), dtype=np.int64)
@@ -237,10 +240,17 @@ def _dense(
 
 
 def _local_error(
-    run: ItemRun, tables: Any, seen: Any, held: Any, epsilon: float, *, own: int | None, site: int
+    run: ItemRun,
+    tables: list[Integers],
+    seen: list[Mask],
+    held: list[Mask],
+    epsilon: float,
+    *,
+    own: int | None,
+    site: int,
 ) -> float:
     """Return the error of LDP1, or of LDP2 at the site `own`; a rating may change by 4."""
-    views: list[Any] = list(tables)
+    views: list[NoisyCounts | Integers] = list(tables)
     if not math.isinf(epsilon):
         views = [
             LocallyPrivateCounts(epsilon, 4).privatise(table, observed=mask)
@@ -253,14 +263,16 @@ def _local_error(
     return rmse(np.clip(model.predict(site)[held[site]], 1, 5), tables[site][held[site]].astype(float))
 
 
-def _central_error(tables: Any, seen: Any, held: Any, epsilon: float, protect: str, *, site: int) -> float:
-    known: dict[str, Any] = {"observed": "stored", "divergence": "euclid"}
+def _central_error(
+    tables: list[Integers], seen: list[Mask], held: list[Mask], epsilon: float, protect: str, *, site: int
+) -> float:
     order = [site, *(place for place in range(len(tables)) if place != site)]
     sites = []
     for place in order:
         cells = np.argwhere(seen[place])
         values = tables[place][seen[place]].astype(float)
-        sites.append([Relation((cells, values, tables[place].shape), "ir,jr->ij", ("film", "user"), **known)])
+        table = (cells, values, tables[place].shape)
+        sites.append([Relation(table, "ir,jr->ij", ("film", "user"), observed="stored", divergence="euclid")])
     return error((sites, np.argwhere(held[site]), tables[site][held[site]].astype(float)), len(sites), epsilon, protect)
 
 
@@ -413,7 +425,7 @@ def table_7_6(run: ItemRun) -> ItemOutcome:
     def gradients(one: Split, epsilon: float) -> float:
         sites, cells, truth = one
         known, values = sites[0][0].known_cells()
-        model: Any = (
+        model: Recommender | PrivateRecommender = (
             Recommender(RANK)
             if math.isinf(epsilon)
             else PrivateRecommender(

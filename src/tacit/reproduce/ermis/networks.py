@@ -182,7 +182,7 @@ def figure_8_1(run: ItemRun) -> ItemOutcome:
     for name in run.each(("mnist", "digits")):
         for accounting in run.pick(("DPD-AC", "DPD-zCDP"), ("DPD-zCDP",)):
             chosen = run.pick(EPSILONS, EPSILONS[:1])
-            lines: dict[str, Any] = {
+            lines: dict[str, tuple[float, dict[str, Any]]] = {
                 f"epsilon {epsilon:g}": (epsilon, {"accounting": accounting}) for epsilon in chosen
             }
             lines["NP"] = (math.inf, {})
@@ -201,7 +201,7 @@ def figure_8_1(run: ItemRun) -> ItemOutcome:
 )
 def figure_8_3(run: ItemRun) -> ItemOutcome:
     """Figure 8.3, page 125: both noises of the thesis, the sound one, and none."""
-    lines: dict[str, Any] = {
+    lines: dict[str, tuple[float, dict[str, Any]]] = {
         "DPD-AC": (0.5, {"accounting": "DPD-AC"}),
         "DPD-zCDP": (0.5, {"accounting": "DPD-zCDP"}),
         "sound": (0.5, {}),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,17 +64,19 @@ CODING = {
 }
 
 
-def _sites(cells: NDArray[np.int64], values: NDArray[np.float64], shape: tuple[int, ...], names: Any, seed: int) -> Any:
+def _sites(
+    cells: NDArray[np.int64], values: NDArray[np.float64], shape: tuple[int, ...], names: tuple[str, ...], seed: int
+) -> tuple[list[list[Relation]], NDArray[np.int64], NDArray[np.float64]]:
     draw = np.random.default_rng(seed)
     cells = np.column_stack([draw.permutation(shape[0])[cells[:, 0]], cells[:, 1:]])
     held = draw.random(len(values)) < 0.2
     ends = [site * shape[0] // 10 for site in range(11)]
-    known: dict[str, Any] = {"observed": "stored", "divergence": "euclid"}
     sites = []
     for first, last in itertools.pairwise(ends):
         mine = (cells[:, 0] >= first) & (cells[:, 0] < last) & ~held
         local = np.column_stack([cells[mine, 0] - first, cells[mine, 1:]])
-        sites.append([Relation((local, values[mine], (last - first, *shape[1:])), "ir,jr,kr->ijk", names, **known)])
+        table = (local, values[mine], (last - first, *shape[1:]))
+        sites.append([Relation(table, "ir,jr,kr->ijk", names, observed="stored", divergence="euclid")])
     scored = held & (cells[:, 0] < ends[1])
     return sites, cells[scored], values[scored]
 

@@ -55,12 +55,13 @@ def make(run: ItemRun, seed: int, n_sites: int) -> Made:
     rows, columns = run.pick((100, 50), (15, 10))
     shared = draw.normal(size=(columns, RANK))
     sites: list[list[Relation]] = []
-    held: tuple[Any, Any] = ((), ())
+    held = (np.empty((0, 2), int), np.empty(0))
     for place in range(n_sites):
         table = draw.normal(size=(rows, RANK)) @ shared.T / math.sqrt(RANK) * 2 + draw.normal(size=(rows, columns))
         mask = draw.random(table.shape) < 0.8
-        known: dict[str, Any] = {"observed": "stored", "divergence": "euclid"}
-        sites.append([Relation((np.argwhere(mask), table[mask], table.shape), "ir,jr->ij", ("user", "item"), **known)])
+        cells = (np.argwhere(mask), table[mask], table.shape)
+        relation = Relation(cells, "ir,jr->ij", ("user", "item"), observed="stored", divergence="euclid")
+        sites.append([relation])
         if place == 0:
             held = (np.argwhere(~mask), table[~mask])
     return sites, *held

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from tacit.data import contaminate
+from tacit.factor.arrays import SomeFloats
 from tacit.factor.nmf.estimator import NMF
 from tacit.privacy.published import dwork_roth_noise_multiplier
 from tacit.reproduce.catalogue import ItemRun, item
@@ -64,7 +64,7 @@ def figure_8(run: ItemRun) -> ItemOutcome:
     rounds = run.pick(30, 3)
     budgets = (math.inf, BUDGET)
     errors: dict[tuple[str, float], list[float]] = {}
-    pictures: dict[str, Any] = {}
+    pictures: dict[str, SomeFloats] = {}
     order = np.random.default_rng(run.seed).permutation(len(faces))[: len(clean.X)]
     for seed in run.each(run.seeds):
         spoilt = contaminate(faces[order], random_state=seed)

@@ -9,7 +9,6 @@ stars, so the two columns cannot be compared.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -101,7 +100,7 @@ UNPROTECTED = (
 REMARK = "The paper states neither K nor the number of iterations; converged fits of several K are below."
 
 
-def on_scale_of_stars(stars: Any, run: ItemRun) -> SideBySide:
+def on_scale_of_stars(stars: csr_array, run: ItemRun) -> SideBySide:
     """The column DPNMF, in stars: a factorisation of the known ratings only, on held-out ratings too."""
     triples = stars.tocoo()
     held = np.random.default_rng(run.seed).random(stars.nnz) < 0.1

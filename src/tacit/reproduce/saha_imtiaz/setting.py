@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from tacit.errors import Undisclosed
+from tacit.estimators.input import Rows
 from tacit.factor.arrays import SomeFloats
 from tacit.factor.nmf.private import PrivateNMF
 from tacit.factor.nmf.saha_imtiaz import SahaImtiazSettings, unit_ball
@@ -28,6 +30,7 @@ DELTA = 1e-5
 STEP_RATIO = 15_000
 """eta_W is "about 10,000 to 20,000 times" lower than eta_H (page 7). The gradient of H is divided by N, so eta_H is about N."""
 ALGORITHM = ("tacit.factor.nmf.saha_imtiaz.published_program", "tacit.PrivateNMF")
+Table = TypeVar("Table", NDArray[np.float64], csr_array)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,18 +38,19 @@ class Case(Undisclosed):
     """Rows to factorise, scaled to length 1; `shape` of pictures, `terms` and `counts` of texts."""
 
     title: str
-    X: Any
+    X: Rows
     rank: int
     shape: tuple[int, int] = (0, 0)
     terms: tuple[str, ...] = ()
-    counts: Any = field(default=None)
+    counts: csr_array = field(default_factory=lambda: csr_array((0, 0)))
 
 
-def unit_rows(X: Any) -> Any:
+def unit_rows(X: Table) -> Table:
     """Scale the rows to length 1, which the sensitivity of B assumes (page 6)."""
     from sklearn.preprocessing import normalize
 
-    return normalize(X)
+    scaled: Table = normalize(X)
+    return scaled
 
 
 def text_case(title: str, corpus: Corpus, rank: int, run: ItemRun, *, one_of: int = 1) -> Case:
@@ -131,6 +135,6 @@ def overall(epsilon_t: float, rounds: int) -> float:
     return saha_epsilon([dwork_roth_noise_multiplier(epsilon_t, DELTA)] * 2, rounds, DELTA)
 
 
-def objective(X: Any, T: SomeFloats) -> float:
+def objective(X: Rows, T: SomeFloats) -> float:
     """Return the objective value (eq. 15), at the best weights for the dictionary."""
     return float(held_out_error(X, T))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from tacit.errors import InvalidInputError
 from tacit.measure import clustering_accuracy, rank_maintenance, rank_position, value_difference
 from tacit.measure.clusters import cluster_labels, label_agreement
 from tacit.perturb import AdditiveNoise, CompressedNMF, ConstrainedNMF, NMFRelease, TruncatedSVDRelease
+from tacit.perturb.base import TablePerturbation
 from tacit.reproduce.catalogue import ItemRun, item
 from tacit.reproduce.outcome import Curve, Figure, ItemOutcome, Row, SideBySide
 from tacit.reproduce.thapa import multiplicative
@@ -90,7 +92,7 @@ MEAN = (
 def _released(method: str, A: Matrix, target: float, n_clusters: int, seed: int, starts: int) -> Matrix:
     wanted: dict[str, Any] = {"target_distortion": target, "random_state": seed, "scale": "none"}
     grouped: dict[str, Any] = {"n_clusters": n_clusters, "n_init": starts}
-    makers: dict[str, Any] = {
+    makers: dict[str, Callable[[], TablePerturbation]] = {
         "RD": lambda: AdditiveNoise(**wanted),
         "ND": lambda: AdditiveNoise(kind="normal", **wanted),
         "SVD": lambda: TruncatedSVDRelease(target_distortion=target, scale="none"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,7 +190,7 @@ def figures_3_5_to_3_8(run: ItemRun) -> ItemOutcome:
     )
 
 
-def _wishes(rows: Matrix, n_clusters: int, count: int, seed: int) -> dict[int, Any]:
+def _wishes(rows: Matrix, n_clusters: int, count: int, seed: int) -> dict[int, int | str]:
     """Return `count` rows to move, half to a named cluster and half anywhere else."""
     draw = np.random.default_rng(seed)
     labels = HideMembership(n_clusters=n_clusters, scale="none").clusters(rows)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.factor.arrays import SomeFloats
+from tacit.factor.arrays import Floats, SomeFloats
 from tacit.factor.svd.estimator import SVD
 from tacit.factor.svd.private import PrivatePCA, PrivatePCR, PrivateSVD
 from tacit.factor.svd.regression import PrincipalComponentRegression
@@ -65,7 +65,7 @@ def figure_5(run: ItemRun) -> ItemOutcome:
     return ItemOutcome(figures=tuple(figures), verdicts=tuple(said))
 
 
-def approximation(run: ItemRun, X: Any, seed: int) -> dict[str, list[float]]:
+def approximation(run: ItemRun, X: csr_array, seed: int) -> dict[str, list[float]]:
     """Return the gains of low-rank approximation |X - X V V'|."""
     order = np.random.default_rng(seed).permutation(X.shape[0])
     test, train = X[order[: len(order) // 5]], X[order[len(order) // 5 :]]
@@ -103,7 +103,7 @@ def regression(run: ItemRun, data: Regression, seed: int, *, log_target: bool) -
     limits = (low.tolist(), high.tolist())
     Z, rank = PrivatePCA(feature_range=limits).scaled(X), run.pick(RANK, 3)
 
-    def rmse(model: Any, table: Any) -> float:
+    def rmse(model: PrincipalComponentRegression | PrivatePCR, table: Floats) -> float:
         return float(np.sqrt(np.mean((model.predict(table[test]) - y[test]) ** 2)))
 
     joint = {"PD-SVD": rmse(PrincipalComponentRegression(rank).fit(Z[train], y[train]), Z)}

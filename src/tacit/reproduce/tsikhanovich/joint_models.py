@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
 
 from tacit.factor.arrays import SomeFloats
 from tacit.factor.nmf.estimator import NMF
@@ -27,7 +27,7 @@ ROUNDS = 10
 """Rounds of the private fit. The paper does not state them; the total epsilon follows from them."""
 
 
-def topics(X: Any, rank: int, sweeps: int, seed: int) -> SomeFloats:
+def topics(X: csr_array, rank: int, sweeps: int, seed: int) -> SomeFloats:
     """Return a dictionary."""
     return NMF(min(rank, X.shape[0]), init="random", max_iter=sweeps, random_state=seed).fit(X).components_
 
@@ -54,7 +54,7 @@ def figure_4(run: ItemRun) -> ItemOutcome:
     return ItemOutcome(figures=(a, rating_gains(run), c), verdicts=(said,))
 
 
-def topic_gains(run: ItemRun, X: Any) -> tuple[Figure, Figure, str]:
+def topic_gains(run: ItemRun, X: csr_array) -> tuple[Figure, Figure, str]:
     """Return 4a and 4c: error on held-out documents with the joint topics, against a party's own."""
     sizes, sweeps = run.pick(SIZES, (0.1, 0.3)), run.pick(30, 3)
     ranks = run.pick((7, 14, 28), (2,))
@@ -136,11 +136,11 @@ def rating_gains(run: ItemRun) -> Figure:
     return Figure(caption, "party size (fraction)", "RMSE lower than alone (%)", tuple(lines), log_x=True)
 
 
-def _ratings(run: ItemRun, rank: int, sweeps: int, triples: Any, mask: NDArray[np.bool_]) -> RatingNMF:
+def _ratings(run: ItemRun, rank: int, sweeps: int, triples: coo_array, mask: NDArray[np.bool_]) -> RatingNMF:
     model = RatingNMF(rank, sweeps=sweeps, rating_range=(1, 5), random_state=run.seed)
     return model.fit(triples.row[mask], triples.col[mask], triples.data[mask])
 
 
-def _rmse(model: RatingNMF, triples: Any, mask: NDArray[np.bool_]) -> float:
+def _rmse(model: RatingNMF, triples: coo_array, mask: NDArray[np.bool_]) -> float:
     predicted = np.clip(model.predict(triples.row[mask], triples.col[mask]), 1, 5)
     return float(np.sqrt(np.mean((predicted - triples.data[mask]) ** 2)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ class Directions:
         run_program(self._program(X), Clear())
         return self
 
-    def _program(self, X: Any) -> Program:
+    def _program(self, X: TableLike) -> Program:
         self.seconds_: list[float] = []
         term = np.asarray(X, dtype=np.float64)[:1].T
         for _ in range(self.repeats + 1):

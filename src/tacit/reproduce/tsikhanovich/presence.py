@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from tacit.factor.nmf.estimator import NMF
 from tacit.factor.svd.estimator import SVD
@@ -33,12 +34,12 @@ OWN = " (own estimate)"
 """Ends the names of the statistics that use the adversary's own estimate of the singular values."""
 
 
-def chosen(X: Any, count: int, seed: int) -> list[int]:
+def chosen(X: csr_array, count: int, seed: int) -> list[int]:
     """Draw documents of interest."""
     return [int(row) for row in np.random.default_rng(seed).choice(X.shape[0], count, replace=False)]
 
 
-def presence(run: ItemRun, table: Callable[[], Any], size: float, documents: int, samples: int) -> dict[str, Any]:
+def presence(run: ItemRun, table: Callable[[], csr_array], size: float, documents: int, samples: int) -> dict[str, Any]:
     """Return the p-values of the documents in a party of this size, and how many documents are flagged."""
     X = table()
     model = NMF(run.pick(RANK, 2), init="random", max_iter=run.pick(10, 2))

@@ -15,10 +15,9 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
@@ -26,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tacit.errors import InvalidInputError, Undisclosed, parameter, words
 from tacit.estimators.base import learned, public, released
 from tacit.estimators.saved import SavedModel
-from tacit.factor.coupled.cells import added, checked_cells
+from tacit.factor.coupled.cells import TensorLike, added, checked_cells
 from tacit.factor.coupled.local.kernels import LEAST_RATE, divide_counts, draw_counts, draw_counts_and_noise
 from tacit.factor.coupled.local.noise import CountList, NoisyCounts, checked_counts, checked_mask, listed_counts
 from tacit.privacy.guarantee import Guarantee
@@ -208,7 +207,9 @@ class LocalCountFactorization(SavedModel):
     axis_ends_: NDArray[np.int64] = released()
     expected_counts_: list[NDArray[np.float64]] = learned()
 
-    def fit(self, tables: Sequence[Any], *, observed: Sequence[Any] | None = None) -> LocalCountFactorization:
+    def fit(
+        self, tables: Sequence[NoisyCounts | TensorLike], *, observed: Sequence[ArrayLike | None] | None = None
+    ) -> LocalCountFactorization:
         """Draw from the posterior.
 
         Parameters
@@ -246,7 +247,7 @@ class LocalCountFactorization(SavedModel):
         self.guarantee_ = _weakest(tables)
         return self
 
-    def predict(self, site: int = 0, cells: Any = None) -> NDArray[np.float64]:
+    def predict(self, site: int = 0, cells: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the posterior mean of the site's rates: of all cells, or of the given ones.
 
         Parameters
@@ -272,7 +273,7 @@ class LocalCountFactorization(SavedModel):
             total += self._rates(sample, own, where)
         return total / len(own)
 
-    def score(self, counts: Any, *, site: int = 0, observed: Any = None) -> float:
+    def score(self, counts: TensorLike, *, site: int = 0, observed: ArrayLike | None = None) -> float:
         r"""Return the mean log-likelihood of true counts, :math:`\log \frac1S\sum_s P(x \mid U_s, V_s)`, over the observed cells.
 
         Parameters
@@ -322,7 +323,9 @@ class LocalCountFactorization(SavedModel):
         if self.prior_rate is not None:
             check_positive(self.prior_rate, "prior_rate")
 
-    def _sites(self, tables: Sequence[Any], observed: Sequence[Any] | None) -> list[_Site]:
+    def _sites(
+        self, tables: Sequence[NoisyCounts | TensorLike], observed: Sequence[ArrayLike | None] | None
+    ) -> list[_Site]:
         if not len(tables):
             raise InvalidInputError("at least one table", words("none"), "Give one table per site.")
         masks = [None] * len(tables) if observed is None else list(observed)
@@ -345,7 +348,7 @@ class LocalCountFactorization(SavedModel):
             raise InvalidInputError("at least one observed cell", words("none"), "Mark known cells True.")
         return sites
 
-    def _site(self, table: Any, mask: Any) -> _Site:
+    def _site(self, table: NoisyCounts | TensorLike, mask: ArrayLike | None) -> _Site:
         scale, given = None, None
         if isinstance(table, NoisyCounts):
             listed, scale, given = table.listed(), table.scale, table.observed
@@ -424,7 +427,7 @@ class LocalCountFactorization(SavedModel):
         return self.own_samples_[:, self.site_ends_[site] : self.site_ends_[site + 1]]
 
 
-def count_list(counts: Any, observed: Any) -> CountList:
+def count_list(counts: TensorLike, observed: ArrayLike | None) -> CountList:
     """Return true counts as a list of their observed cells."""
     listed = listed_counts(counts, observed)
     if listed is not None:
@@ -458,14 +461,14 @@ def _gamma(
     return drawn
 
 
-def _weakest(tables: Sequence[Any]) -> Guarantee:
+def _weakest(tables: Sequence[NoisyCounts | TensorLike]) -> Guarantee:
     """Return the guarantee of an entry of any of the tables, which holds if each entry is in one of them."""
-    clear = sum(not isinstance(table, NoisyCounts) for table in tables)
+    guarantees = [table.guarantee for table in tables if isinstance(table, NoisyCounts)]
+    clear = len(tables) - len(guarantees)
     if clear:
         return Guarantee.none(
             f"{clear} of {len(tables)} tables were given without noise: keep this model at the site that holds them. The noisy "
             "tables have their own guarantees"
         )
-    guarantees: list[Guarantee] = [table.guarantee for table in tables]
     weakest = max(guarantees, key=lambda guarantee: guarantee.epsilon)
     return weakest.assuming(ONE_TABLE) if len(tables) > 1 and weakest.holds else weakest

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.errors import InvalidInputError, PrivacyWarning, Undisclosed, kind_of, words
 from tacit.estimators.base import Estimator, public, released, starts_fresh, withheld
 from tacit.estimators.private import AGAIN
-from tacit.factor.coupled.cells import checked_cells, refuse_duplicates
+from tacit.factor.coupled.cells import TensorLike, checked_cells, refuse_duplicates
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.spending import Spending, check_chargeable, open_ledger
@@ -125,7 +125,7 @@ class CountList(Undisclosed):
     shape: tuple[int, ...]
 
 
-def listed_counts(counts: Any, observed: Any = None) -> CountList | None:
+def listed_counts(counts: Any, observed: ArrayLike | None = None) -> CountList | None:
     """Return sparse counts as a list of their stored cells; None for arrays.
 
     Sparse counts are a scipy sparse array or ``(coords, values, shape)``, with ``observed="stored"``: their places are public.
@@ -157,13 +157,13 @@ def listed_counts(counts: Any, observed: Any = None) -> CountList | None:
     return CountList(cells[order], numbers[order], sizes)
 
 
-def named_by(counts: Any, observed: Any = None) -> Any:
+def named_by(counts: TensorLike, observed: ArrayLike | None = None) -> object:
     """Return what names the account of counts in a ledger, if nobody names it: their fingerprint is computed from this."""
     listed = listed_counts(counts, observed)
     return checked_counts(counts) if listed is None else (listed.cells, listed.values)
 
 
-def checked_counts(counts: ArrayLike, name: str = "counts") -> NDArray[np.int64]:
+def checked_counts(counts: TensorLike, name: str = "counts") -> NDArray[np.int64]:
     """Return counts as integers; raise for negative numbers, fractions and NaN."""
     given = np.asarray(counts)
     if given.dtype.kind not in "iufb" or given.ndim == 0 or given.size == 0:
@@ -185,7 +185,7 @@ def checked_counts(counts: ArrayLike, name: str = "counts") -> NDArray[np.int64]
     return given.astype(np.int64)
 
 
-def checked_mask(observed: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def checked_mask(observed: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return which cells are observed; all if `observed` is None."""
     mask = np.ones(shape, dtype=bool) if observed is None else np.asarray(observed)
     if mask.dtype != bool or mask.shape != shape:
@@ -251,7 +251,7 @@ class LocallyPrivateCounts(Estimator):
     _withholds = True
 
     @starts_fresh
-    def privatise(self, counts: Any, *, observed: Any = None) -> NoisyCounts:
+    def privatise(self, counts: TensorLike, *, observed: ArrayLike | None = None) -> NoisyCounts:
         """Return the table with noise, which may be released.
 
         Parameters

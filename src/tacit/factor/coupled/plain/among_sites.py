@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,8 +48,6 @@ def fit_site(model: CoupledFactorization, site: Site) -> CoupledFactorization:
     shapes = factor_shapes(together, checked_ranks(model.ranks, together))
     shared = shared_factors(everyone)
     mine = {name: shape for name, shape in shapes.items() if name in shared or _uses(own, name)}
-    sampled = partial(model._sampled, everyone=everyone, place=site.place)
-    fit: Any = {"map": model._point, "vb": model._variational, "sgld": sampled}[method]
     tries = model._tries(1)
     agreed = run(_agreement(own, together, shapes, shared), Clear())
     if isinstance(agreed.channel, Clear):
@@ -58,11 +55,11 @@ def fit_site(model: CoupledFactorization, site: Site) -> CoupledFactorization:
             "a site's part within tacit.parties", words("a site alone"), "Use run_local, or give all relations to fit."
         )
 
-    settings: Any = model._settings_of(method, together, agreed.private["scales"], tries)
+    fit = model._fit_of(method, together, agreed.private["scales"], tries, everyone=everyone, place=site.place)
 
     def fitted(rng: np.random.Generator) -> dict[str, Any]:
-        start = agreed.private["start"](rng) if model._is_random() else given_start(model.init, mine)
-        return fit(own, start, shared, settings)  # type: ignore[no-any-return]
+        start = agreed.private["start"](rng) if isinstance(model.init, str) else given_start(model.init, mine)
+        return fit(own, start, shared)
 
     best = model._best(tries, fitted)
     factors = filled_in(best["factors"], agreed.private["unknown"], together)

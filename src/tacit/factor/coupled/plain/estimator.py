@@ -6,10 +6,11 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from functools import partial
+from typing import Any, Literal, Self, TypedDict, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.channel import Clear, run
 from tacit.errors import InvalidInputError, parameter, words
@@ -59,12 +60,21 @@ START_SWEEPS, START_TOL = 50, 1e-4
 """Most sweeps and tolerance of the point estimate from which sampling starts. Set by hand."""
 
 
+class FittedRelation(TypedDict):
+    """What a model says of a relation."""
+
+    einsum: str
+    factors: list[str]
+    shape: list[int]
+    divergence: float
+
+
 class FittedFactors(SavedModel):
     """Base of models with factors by name."""
 
     arrays_: Floats = released()
     index_: list[Any] = released()
-    relations_: dict[str, dict[str, Any]] = released()
+    relations_: dict[str, FittedRelation] = released()
     dispersions_: dict[str, float] = released()
     loss_curve_: Floats = released()
     loss_: float = released()
@@ -80,7 +90,17 @@ class FittedFactors(SavedModel):
         """The arrays of the posterior or of several starts, by kind and factor."""
         return {name: array for name, array in self._unpacked("").items() if not name.startswith("factor:")}
 
-    def predict(self, relation: str | Relation, cells: Any = None, *, return_std: bool = False) -> Any:
+    @overload
+    def predict(
+        self, relation: str | Relation, cells: ArrayLike | None = None, *, return_std: Literal[False] = False
+    ) -> Floats: ...
+    @overload
+    def predict(
+        self, relation: str | Relation, cells: ArrayLike | None = None, *, return_std: Literal[True]
+    ) -> tuple[Floats, Floats]: ...
+    def predict(
+        self, relation: str | Relation, cells: ArrayLike | None = None, *, return_std: bool = False
+    ) -> Floats | tuple[Floats, Floats]:
         """Return the expected values of some or all cells of a relation.
 
         Parameters
@@ -114,8 +134,8 @@ class FittedFactors(SavedModel):
             return self._average(relation, spec, factors, where)
         if not sampled and not return_std:
             return _at(spec, in_order(factors, self.factors_), where)
-        total: Floats | float = 0.0
-        squares: Floats | float = 0.0
+        total: Floats = np.zeros(())
+        squares: Floats = np.zeros(())
         count = 0
         for drawn in self._draws(posterior):
             values = _at(spec, in_order(factors, drawn), where)
@@ -328,7 +348,7 @@ class CoupledFactorization(FittedFactors):
     inference: str = public(default="map")
     max_iter: int = public(default=500)
     tol: float | None = public(default=None)
-    init: Any = public(default="random")
+    init: str | Mapping[str, ArrayLike] = public(default="random")
     n_init: int | None = public(default=None)
     dispersion: str = public(default="auto")
     prior_shape: float | None = public(default=None)
@@ -351,9 +371,8 @@ class CoupledFactorization(FittedFactors):
         method = check_choice(self.inference, "inference", ["map", "vb", "sgld"])
         shapes = factor_shapes(checked, checked_ranks(self.ranks, checked))
         tries = self._tries(STARTS if method == "map" else 1)
-        fit: Any = {"map": self._point, "vb": self._variational, "sgld": self._sampled}[method]
         scales = start_scales(checked, shapes)
-        settings: Any = self._settings_of(method, checked, scales, tries)
+        fit = self._fit_of(method, checked, scales, tries)
         unknown = unknown_entities(checked)
         warn_about_relations(checked, unknown)
         uses = [name for relation in checked for name in relation.factors]
@@ -361,11 +380,11 @@ class CoupledFactorization(FittedFactors):
         shared = [name for name in shapes if uses.count(name) > 1]
 
         def start(rng: np.random.Generator) -> dict[str, Floats]:
-            return random_start(scales, shapes, rng) if self._is_random() else given_start(self.init, shapes)
+            return random_start(scales, shapes, rng) if isinstance(self.init, str) else given_start(self.init, shapes)
 
         if method == "map" and self.dispersion == "auto":
-            checked = self._weighed(checked, start, shared, settings)
-        best = self._best(tries, lambda rng: fit(checked, start(rng), shared, settings))
+            checked = self._weighed(checked, start, shared, self._settings(checked, scales, tries))
+        best = self._best(tries, lambda rng: fit(checked, start(rng), shared))
         self._keep(checked, unknown, best)
         return self
 
@@ -375,12 +394,22 @@ class CoupledFactorization(FittedFactors):
             return 1
         return default if self.n_init is None else check_count(self.n_init, "n_init")
 
-    def _settings_of(
-        self, method: str, relations: list[Relation], scales: Mapping[str, float], tries: int
-    ) -> CoupledSettings | BayesSettings | LangevinSettings:
+    def _fit_of(
+        self,
+        method: str,
+        relations: list[Relation],
+        scales: Mapping[str, float],
+        tries: int,
+        *,
+        everyone: Sequence[Sequence[Relation]] | None = None,
+        place: int = 0,
+    ) -> Callable[[list[Relation], dict[str, Floats], list[str]], dict[str, Any]]:
+        """Return a method's fit of relations from a start, with shared factors; its settings are those for `relations`."""
         if method == "map":
-            return self._settings(relations, scales, tries)
-        return self._bayes(relations) if method == "vb" else self._langevin(relations)
+            return partial(self._point, settings=self._settings(relations, scales, tries))
+        if method == "vb":
+            return partial(self._variational, settings=self._bayes(relations))
+        return partial(self._sampled, settings=self._langevin(relations), everyone=everyone, place=place)
 
     def _weighed(
         self,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypedDict, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.base import learned, released
@@ -26,7 +27,7 @@ MOST_CELLS = 50_000_000
 """Most cells that `predict` returns without a list of cells: 400 MB."""
 
 
-def range_of(given: Any, relation: str) -> tuple[float, float]:
+def range_of(given: object, relation: str) -> tuple[float, float]:
     """Return the public range of a relation's values, from one range for all relations or a mapping with one of each."""
     if not isinstance(given, Mapping):
         return check_range(given, "value_range")
@@ -39,12 +40,21 @@ def range_of(given: Any, relation: str) -> tuple[float, float]:
     return check_range(given[relation], f"value_range of {relation!r}")
 
 
+class ReleasedRelation(TypedDict):
+    """What a model says of a private relation."""
+
+    einsum: str
+    factors: list[str]
+    shape: list[int]
+    range: list[float]
+
+
 class PrivateFactors(PrivateFit):
     """Base: released arrays joined in one, with an index of their names, for `save`; own factors are in memory only."""
 
     arrays_: Floats = released()
     index_: dict[str, list[int]] = released()
-    relations_: dict[str, dict[str, Any]] = released()
+    relations_: dict[str, ReleasedRelation] = released()
     levels_: list[float] = released()
     noise_: float = released()
     entity_: str = released()
@@ -66,7 +76,17 @@ class PrivateFactors(PrivateFit):
         """Return the site's own factors and biases, by name; empty if there are none or the model was loaded."""
         return dict(getattr(self, "_own", {}))
 
-    def predict(self, relation: str | Relation, cells: Any = None, *, return_std: bool = False) -> Any:
+    @overload
+    def predict(
+        self, relation: str | Relation, cells: ArrayLike | None = None, *, return_std: Literal[False] = False
+    ) -> Floats: ...
+    @overload
+    def predict(
+        self, relation: str | Relation, cells: ArrayLike | None = None, *, return_std: Literal[True]
+    ) -> tuple[Floats, Floats]: ...
+    def predict(
+        self, relation: str | Relation, cells: ArrayLike | None = None, *, return_std: bool = False
+    ) -> Floats | tuple[Floats, Floats]:
         r"""Return the expected values of some or all cells of a private relation, within `value_range`.
 
         Parameters
@@ -114,7 +134,7 @@ class PrivateFactors(PrivateFit):
         factors = in_order(names, {name: arrays[f"factor:{name}"] for name in names})
         expected = reconstruct(spec, factors) if where is None else reconstruct_at(spec, factors, where)
         least, greatest = known["range"]
-        mean, is_count = self.levels_
+        level, is_count = self.levels_
         for place, name in enumerate(names):
             if f"bias:{name}" in arrays:
                 axis = spec.output.index(spec.data_letters(place))
@@ -125,9 +145,9 @@ class PrivateFactors(PrivateFit):
                     expected = expected + bias[where[:, axis]]
         if is_count:
             return np.clip(least + (greatest - least) * expected, least, greatest)
-        return np.clip((least + greatest) / 2 + (greatest - least) / 2 * (mean + expected), least, greatest)
+        return np.clip((least + greatest) / 2 + (greatest - least) / 2 * (level + expected), least, greatest)
 
-    def _spread(self, spec: Spec, known: Mapping[str, Any], arrays: Mapping[str, Floats], where: Coords) -> Floats:
+    def _spread(self, spec: Spec, known: ReleasedRelation, arrays: Mapping[str, Floats], where: Coords) -> Floats:
         """Return the standard deviation of a value around its prediction, see `predict`."""
         if not hasattr(self, "_own_spread"):
             raise InvalidInputError(
@@ -223,7 +243,7 @@ class PrivateFactors(PrivateFit):
         layout, shape = _layout(problem, problem.entity)
         return layout.size(shape)[1]
 
-    def _relation(self, relation: str | Relation) -> dict[str, Any]:
+    def _relation(self, relation: str | Relation) -> ReleasedRelation:
         if not hasattr(self, "relations_"):
             raise InvalidInputError("a fitted model", words("one that was not fitted"), "Call fit first.")
         name = relation.name if isinstance(relation, Relation) else relation
