@@ -2,9 +2,10 @@
 
     python peer_dpmm.py mst table.csv synthetic.csv epsilon delta seed rounds
 
-`rounds` is the number of steps of the inference, or "own" for the setting of dpmm (5,000 for MST, 1,000 for AIM). AIM with fewer
-rounds also gets a model of at most 4 MB; its own setting is 80. It prints the seconds of one core of the fit and of the draw,
-which do not depend on how busy the machine is. The table has integer codes from 0; its first line has the numbers of codes.
+`rounds` is the number of steps of the inference, or "own" for the setting of dpmm (5,000 for MST, 1,000 for AIM). The model of
+AIM has at most 80 MB, as in its class of dpmm (the pipeline around it would set no limit), or 4 MB with other rounds than its
+own. It prints the seconds of one core of the fit and of the draw. The table has integer codes from 0; its first line has the
+numbers of codes.
 """
 
 import sys
@@ -24,7 +25,7 @@ if __name__ == "__main__":
     table.columns = list(domain)
     start = time.process_time()
     settings = {} if rounds == "own" else {"gen_kwargs": {"n_iters": int(rounds)}}
-    settings |= {"max_model_size": 4} if method == "aim" and rounds != "own" else {}
+    settings |= {"max_model_size": 80 if rounds == "own" else 4} if method == "aim" else {}
     model = Pipeline(epsilon=float(epsilon), delta=float(delta), disable_processing=True, n_jobs=1, **settings)
     model.fit(table, domain=domain, random_state=np.random.RandomState(int(seed)))
     drawn = model.generate(n_records=len(table), random_state=np.random.RandomState(int(seed)))

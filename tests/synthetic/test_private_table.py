@@ -352,14 +352,12 @@ def test_a_replaced_row_uses_the_bound_up_and_no_more():
     np.testing.assert_allclose(moved, 1, atol=1e-3)
 
 
-@pytest.mark.parametrize("hubs", [(), (2,)])
-def test_the_tables_of_a_label_get_their_part_of_the_budget(hubs):
-    weights = pair_weights(np.ones(12), 0.001, hubs)
-    named = np.array([2 in pair for pair in pairs_of(12)])
-    if not hubs:
-        np.testing.assert_allclose(weights, 1.0)
-    else:
-        assert np.sum(weights[named] ** 2) / np.sum(weights**2) == pytest.approx(0.3)
+@pytest.mark.parametrize(("hubs", "part"), [((2,), 0.3), ((2, 5), 0.3), ((2, 5, 7), 0.45), ((1, 2, 5, 7), 0.5)])
+def test_the_tables_of_a_label_get_their_part_of_the_budget(hubs, part):
+    weights = pair_weights(np.ones(30), 0.001, hubs)
+    theirs = np.array([bool({*hubs} & {*pair}) for pair in pairs_of(30)])
+    assert np.sum(weights[theirs] ** 2) / np.sum(weights**2) == pytest.approx(part)
+    np.testing.assert_allclose(pair_weights(np.ones(30), 0.001), 1.0)
 
 
 def test_pairs_of_columns_that_hardly_vary_are_left_out_if_there_is_noise_and_no_constraint_needs_them():

@@ -48,7 +48,7 @@ class PrivateTable(PrivateFit):
         places, "0", "1" and so on. Nothing of it is read off the data; state it without looking at them.
     label : str or int, optional
         A column with classes that matters more than others: its tables get more of the budget. It must be a `CategoryColumn`.
-        Without it, columns of two categories share what a label gets.
+        Without it, columns of two categories share what a label gets, or more if there are at least three of them.
     unit_column : str or int, optional
         A column that says whose row it is; it is not released. The guarantee is then for a person with all their rows.
     max_rows_per_unit : int, default=1
