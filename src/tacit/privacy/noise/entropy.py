@@ -2,6 +2,7 @@
 
 * `secure_words` (AES-256, by `cryptography`) gives the bits of the noise; every call has a key of its own.
 * `secure_generator` (AES-128, by `randomgen`) is a NumPy generator, for Poisson samples and synthetic rows.
+* `MaskStreams` (AES-256, counter mode as GCM runs it) has the streams of `secure_words`.
 * `counter_stream` (AES-256) gives the masks of a sum among parties.
 
 Privacy depends on these bits being unpredictable. `cryptography` and `randomgen` are imported on first use, so that
@@ -27,20 +28,29 @@ if TYPE_CHECKING:
 GENERATOR_KEY_BITS = 128
 """Key of `secure_generator`: AES-128, the only AES that randomgen has."""
 STREAM_KEY_BYTES = 32
-"""Key of `secure_words` and `counter_stream`: AES-256."""
+"""Key of `secure_words`, `counter_stream` and `MaskStreams`: AES-256."""
+TAG_BYTES = 16
+"""AES-GCM appends a tag of 128 bits."""
 
 
 def secure_words() -> Callable[[int], NDArray[np.uint64]]:
     """Return a source of 64-bit words that nobody can predict or repeat: AES-256 in counter mode with a new key.
 
-    Many times faster than `secure_generator`, but it has none of NumPy's distributions.
+    Many times faster than `secure_generator`, but it has none of NumPy's distributions. The words are in memory that the next
+    call overwrites.
     """
     import numpy as np
 
-    stream = counter_stream(secrets.token_bytes(STREAM_KEY_BYTES), 0)
+    stream = MaskStreams(secrets.token_bytes(STREAM_KEY_BYTES))
+    zeros, buffer, pieces = memoryview(b""), bytearray(), 0
 
     def give(count: int) -> NDArray[np.uint64]:
-        return np.frombuffer(stream.update(bytes(8 * count)), dtype=np.uint64)
+        nonlocal zeros, buffer, pieces
+        if len(zeros) < 8 * count:
+            zeros, buffer = memoryview(bytes(8 * count)), bytearray(8 * count + TAG_BYTES)
+        stream.put(0, pieces, zeros[: 8 * count], buffer)
+        pieces += 1
+        return np.frombuffer(buffer, dtype=np.uint64, count=count)
 
     return give
 
@@ -50,6 +60,24 @@ def counter_stream(key: bytes, number: int) -> CipherContext:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     return Cipher(algorithms.AES(key), modes.CTR(counter_start(number))).encryptor()
+
+
+class MaskStreams:
+    """Numbered streams of one key, each in numbered pieces: AES-256 in counter mode as GCM runs it.
+
+    For long pieces this is about twice as fast as `counter_stream`. The nonce is the number of the stream (8 bytes) and of the
+    piece (4 bytes), so that no two pieces of a key overlap. The tags of GCM are not used.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        self._cipher = AESGCM(key)
+
+    def put(self, stream: int, piece: int, zeros: memoryview, buffer: bytearray) -> None:
+        """Put a piece of a stream, as long as the zeros, at the beginning of a buffer that is `TAG_BYTES` longer."""
+        nonce = stream.to_bytes(8, "big") + piece.to_bytes(4, "big")
+        self._cipher.encrypt_into(nonce, zeros, None, memoryview(buffer)[: len(zeros) + TAG_BYTES])
 
 
 def counter_start(number: int) -> bytes:
