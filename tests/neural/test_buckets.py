@@ -5,7 +5,18 @@ import pytest
 import torch
 
 from tacit.neural import buckets as module
-from tacit.neural.buckets import LOAD, MOST, ROUNDING, bucket_count, buckets_of, is_accurate
+from tacit.neural import threads
+from tacit.neural.buckets import (
+    FEW_UNITS,
+    LOAD,
+    MOST,
+    MOST_UNITS,
+    ROUNDING,
+    bucket_count,
+    buckets_of,
+    is_accurate,
+    parts_of,
+)
 from tacit.neural.gradients import Learner
 from tacit.neural.network import perceptron
 
@@ -43,6 +54,14 @@ def test_most_buckets_are_small_enough():
     assert bucket_count(0.0) == bucket_count(-3.0) == 1
 
 
+@pytest.mark.parametrize("units", [1, 10, 63, 64, 100, 255, 256, 1000])
+def test_parts_of_a_layer_make_the_whole(units):
+    parts = parts_of(units)
+    assert np.array_equal(np.concatenate([np.arange(units)[part] for part in parts]), np.arange(units))
+    assert len(parts) == 1 if units < FEW_UNITS else len(parts) > 1
+    assert max(part.stop - part.start for part in parts) <= MOST_UNITS
+
+
 @pytest.mark.parametrize("count", [1, 10])
 def test_totals_are_those_in_float64(learner, count):
     exact, losses = learner.clipped_totals(torch.from_numpy(X), Y, CLIP)
@@ -62,6 +81,7 @@ def test_one_example_changes_the_totals_by_at_most_the_bound(learner, place):
 
 
 def test_examples_in_other_buckets_keep_their_bits(learner, monkeypatch):
+    monkeypatch.setattr(threads.torch, "get_num_threads", lambda: 1)  # so that products come in one order
     products = []
     honest = torch.mm
 

@@ -34,7 +34,7 @@ from tacit.channel.peers import ONE_WORD, Peers
 from tacit.channel.run import Channel, Transcript, lengths_of
 from tacit.errors import ProtocolError, RangeError, parameter, words
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise.entropy import STREAM_KEY_BYTES, TAG_BYTES, MaskStreams
+from tacit.privacy.noise.entropy import STREAM_KEY_BYTES, TAG_BYTES, NumberedStreams
 
 RESIDUE_BYTES = 32
 """Random bytes of which a mask modulo `PRIME` is made: 256 bits modulo a number of 89 are uniform up to 2^-167."""
@@ -78,7 +78,7 @@ class Masks:
                 "Agree on keys again.",
             )
         self.index = index
-        self._streams = {peer: MaskStreams(key) for peer, key in sorted(keys.items())}
+        self._streams = {peer: NumberedStreams(key) for peer, key in sorted(keys.items())}
         self._next = 0
         self._zeros, self._buffer = b"", bytearray()  # what is encrypted, and the stream that comes out
 

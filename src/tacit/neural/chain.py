@@ -7,6 +7,8 @@ padded with zeros to multiples of `LANES`, so that every row goes through the sa
 independent of their position and of each other is checked bit for bit, on random rows, for every network on the machine
 that runs it (`Chain.is_batch_invariant`). Where it does not, a block is one row.
 
+Threads do whole blocks (`tacit.neural.threads`), so a block's products are the same on any number of them.
+
 The forward and backward passes are in float32. Losses and norms are computed from their results in float64.
 """
 
@@ -22,13 +24,14 @@ from torch import nn
 
 from tacit.errors import Undisclosed
 from tacit.neural.loops import add_row_squares
+from tacit.neural.threads import copy_rows, run_pieces
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Maps scores (n, n_outputs) and targets (n or n, n_outputs) to one loss per example."""
 
-BLOCK, LANES = 208, 16
-"""Rows per product, and the multiple to which widths are padded: 16 float32 numbers fill the widest vector registers. Six
-blocks hold the eight buckets of about 156 examples that pass together. Set by hand; they affect speed only."""
+BLOCK, LANES = 320, 16
+"""Rows per product, and the multiple to which widths are padded: 16 float32 numbers fill the widest vector registers. Set by
+hand: with 160 to 320 rows, steps of 400 to 3,000 MNIST images were timed. They affect speed only."""
 
 SIMPLE = (
     nn.Linear,
@@ -122,11 +125,11 @@ class Chain:
 
     def copy_weights(self) -> None:
         """Take over the layers' current weights."""
-        with torch.no_grad():
-            for layer, weight, bias in zip(self.layers.values(), self._weights, self._biases, strict=True):
-                weight[: layer.out_features, : layer.in_features] = layer.weight
-                if layer.bias is not None:
-                    bias[: layer.out_features] = layer.bias
+        for layer, weight, bias in zip(self.layers.values(), self._weights, self._biases, strict=True):
+            place = weight[: layer.out_features, : layer.in_features]
+            copy_rows(layer.weight.detach().numpy(), place.numpy())
+            if layer.bias is not None:
+                bias[: layer.out_features] = layer.bias.detach()
 
     def forward_backward(
         self, rows: torch.Tensor, targets: torch.Tensor, loss: Loss, some: torch.Tensor | None = None
@@ -147,17 +150,15 @@ class Chain:
         ]
         squares = [torch.zeros(2, whole, dtype=torch.float64) for _ in inputs]  # of the inputs, and of the slopes
         losses = torch.zeros(whole, dtype=torch.float64)
-        first, width = inputs[0], next(iter(self.layers.values())).in_features
-        first[:, width:] = 0.0
-        first[count:] = 0.0
-        if some is not None and rows.dtype is self.dtype:
-            torch.index_select(rows, 0, some, out=first[:count, :width])
-        else:
-            first[:count, :width] = rows if some is None else rows[some]
         padded_targets = targets.new_zeros(whole, *targets.shape[1:])
         padded_targets[:count] = given
-        for start in range(0, whole, self.block):
+
+        def run(piece: int) -> None:
+            start = piece * self.block
+            chosen = slice(start, min(start + self.block, count))
+            places = chosen if some is None else some[chosen]
             place = slice(start, start + self.block)
+            self._put_rows(inputs[0][place], rows, places, chosen.stop - start)
             self._block(
                 [numbers[place] for numbers in inputs],
                 [numbers[place] for numbers in slopes],
@@ -166,6 +167,8 @@ class Chain:
                 loss,
                 losses[place],
             )
+
+        run_pieces(run, whole // self.block)
         results = ForwardBackward({}, {}, {}, torch.zeros(count, dtype=torch.float64), losses[:count])
         for (name, layer), a, g, both in zip(self.layers.items(), inputs, slopes, squares, strict=True):
             a_squared, g_squared = both[:, :count]
@@ -175,6 +178,18 @@ class Chain:
             torch.maximum(results.largest, torch.maximum(a_squared, g_squared), out=results.largest)
         return results
 
+    def _put_rows(self, block: torch.Tensor, rows: torch.Tensor, places: slice | torch.Tensor, count: int) -> None:
+        """Put the rows at some places into the upper part of a block, and zeros elsewhere."""
+        width = next(iter(self.layers.values())).in_features
+        if width < block.shape[1]:
+            block[:, width:] = 0.0
+        if count < len(block):
+            block[count:] = 0.0
+        if isinstance(places, torch.Tensor) and rows.dtype is self.dtype:
+            torch.index_select(rows, 0, places, out=block[:count, :width])
+        else:
+            block[:count, :width] = rows[places]
+
     def memory(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Return memory that is used again under the same name; its numbers are arbitrary."""
         size = math.prod(shape)
@@ -183,11 +198,18 @@ class Chain:
         return self._memory[name][:size].view(shape)
 
     def scores(self, rows: torch.Tensor) -> torch.Tensor:
-        """Run at most a block of rows forward, with the weights of the last `copy_weights`; return scores in float64."""
-        padded = [torch.zeros(self.block, width, dtype=self.dtype) for width in self._ends[:-1]]
-        padded[0][: len(rows), : rows.shape[1]] = rows
-        with torch.no_grad():
-            return self._forward(padded)[1][: len(rows), : self._outputs].double()
+        """Run rows forward, with the weights of the last `copy_weights`; return scores in float64."""
+        scores = torch.empty(len(rows), self._outputs, dtype=torch.float64)
+
+        def run(piece: int) -> None:
+            place = slice(piece * self.block, min((piece + 1) * self.block, len(rows)))
+            padded = [torch.zeros(self.block, width, dtype=self.dtype) for width in self._ends[:-1]]
+            self._put_rows(padded[0], rows, place, place.stop - place.start)
+            with torch.no_grad():
+                scores[place] = self._forward(padded)[1][: place.stop - place.start, : self._outputs].double()
+
+        run_pieces(run, -(-len(rows) // self.block))
+        return scores
 
     def is_batch_invariant(self) -> bool:
         """Return whether random rows give the same bits in another order and among other rows, with random weights."""

@@ -13,10 +13,11 @@ before a network is trained.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import numpy as np
 import torch
@@ -26,16 +27,18 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
 from tacit.errors import Undisclosed
-from tacit.neural.buckets import LARGEST, add_outer_products, bucket_count, buckets_of, is_accurate
+from tacit.neural.buckets import LARGEST, add_outer_products, bucket_count, buckets_of, is_accurate, parts_of
 from tacit.neural.chain import BLOCK, Chain, Loss
 from tacit.neural.fallback import MEASURED, Fallback
 from tacit.neural.loops import add_columns
+from tacit.neural.threads import copy_rows, run_pieces
 
 MOST_NUMBERS = 2**24
 """Largest number of gradient entries that are formed at a time (128 MB)."""
 
-BUCKETS_AT_ONCE = 8
-"""Number of buckets whose examples pass through a chain together. Their blocks are then nearly full."""
+BUCKETS_AT_ONCE, BLOCKS_AT_ONCE = 24, 16
+"""Number of buckets whose examples pass through a chain together, so that their blocks are nearly full and threads seldom wait
+for each other; and of blocks, where totals are in float64. Set by hand; they affect speed and memory only."""
 SCORED_AT_ONCE = 32 * BLOCK
 """Number of examples whose scores are kept at a time, for all posterior samples. It affects memory only."""
 
@@ -138,12 +141,11 @@ class Learner:
 
     def set_weights(self, vector: torch.Tensor) -> None:
         """Put a vector of weights into the network."""
-        start = 0
-        with torch.no_grad():
-            for name in self._order():
-                value = self.parameters[name]
-                value.copy_(vector[start : start + value.numel()].reshape(value.shape))
-                start += value.numel()
+        start, given = 0, vector.numpy()
+        for name in self._order():
+            value = self.parameters[name]
+            copy_rows(given[start : start + value.numel()].reshape(value.shape), value.detach().numpy())
+            start += value.numel()
 
     def start_from(self, scores: torch.Tensor) -> None:
         """Let the network give these scores to every row, if it is one that can."""
@@ -208,14 +210,15 @@ class Learner:
         losses : tensor of shape (n_examples,)
             NaN for an example whose gradient is not finite, which contributes zero to the totals.
         """
-        totals = {group: torch.zeros(self._size_of(names), dtype=torch.float64) for group, names in self.groups.items()}
+        totals = {group: torch.from_numpy(np.zeros(self._size_of(names))) for group, names in self.groups.items()}
         losses = [torch.zeros(0, dtype=torch.float64)]
         if self.chain is not None:
             self.chain.copy_weights()
         if buckets is not None:
             return totals, self._add_buckets(totals, rows, targets, clip, buckets)
-        for start in range(0, len(rows), self.block):
-            place = slice(start, start + self.block)
+        at_once = self.block * (BLOCKS_AT_ONCE if self.engine is Engine.CHAIN else 1)
+        for start in range(0, len(rows), at_once):
+            place = slice(start, start + at_once)
             if self.engine is Engine.CHAIN:
                 losses.append(self._add_outer_products(totals, rows[place], targets[place], clip))
             else:
@@ -234,13 +237,10 @@ class Learner:
         The outputs of a row for which the network fails are not numbers.
         """
         self.set_weights(torch.from_numpy(weights.astype(np.float64)))
-        scores = torch.full((len(X), width), torch.nan, dtype=torch.float64)
         if self.chain is not None:
             self.chain.copy_weights()
-            for start in range(0, len(X), self.chain.block):
-                place = slice(start, start + self.chain.block)
-                scores[place] = self.chain.scores(torch.from_numpy(X[place]))
-            return scores
+            return self.chain.scores(torch.from_numpy(X))
+        scores = torch.full((len(X), width), torch.nan, dtype=torch.float64)
         for row, given in zip(torch.from_numpy(X).double(), scores, strict=True):
             with suppress(Exception):  # it depends on this example alone, and the others must not be affected
                 given.copy_(self.scores(row[None])[0])
@@ -355,39 +355,59 @@ class Learner:
         if bool(dropped.any()):  # zero times infinity would not be zero
             for numbers in (*results.slopes.values(), *results.inputs.values()):
                 numbers.masked_fill_(dropped[:, None], 0.0)
-        large = torch.nonzero((results.largest > LARGEST**2) & ~dropped)[:, 0]
-        exact = slice(None) if buckets is None else large  # the examples that are added up in float64
+        large = (results.largest > LARGEST**2) & ~dropped
+        exact = torch.ones_like(dropped) if buckets is None else large  # the examples that are added up in float64
+        any_exact = bool(exact.any())
         counts = [] if buckets is None else torch.unique_consecutive(buckets, return_counts=True)[1].tolist()
+        pieces: list[Callable[[], None]] = []
         for group, names in self.groups.items():
             factor = factors[group].masked_fill(dropped, 0.0)[:, None]
             start = 0
             for layer in {_split(name)[0]: None for name in names}:  # a layer's weights and bias are clipped together
                 a, g = results.inputs[layer], results.slopes[layer]
-                apart = g[exact].double() * factor[exact] if buckets is None or len(large) else None
-                if buckets is not None:
-                    g.mul_(factor.float())
-                    g[large] = 0.0
+                places: dict[str, torch.Tensor] = {}
                 for kind in [_split(name)[1] for name in names if _split(name)[0] == layer]:
                     shape = self.parameters[layer + kind].shape
-                    place = totals[group][start : start + shape.numel()].view(shape)
+                    places[kind] = totals[group][start : start + shape.numel()].view(shape)
                     start += shape.numel()
-                    if apart is not None:
+                if any_exact:
+                    apart = g[exact].double() * factor[exact]
+                    for kind, place in places.items():
                         if kind == "bias":
-                            place += apart.sum(dim=0)
+                            place.add_(apart.sum(dim=0))
                         else:
                             place.addmm_(apart.T, a[exact].double())
-                    if buckets is not None:
-                        if kind == "bias":
-                            add_columns(g.numpy(), place.numpy())
-                        else:
-                            product = self.chain.memory(f"product {layer}", tuple(shape), torch.float32)
-                            add_outer_products(place, g, a, counts, product)
+                if buckets is not None:
+                    scales = factor.masked_fill(exact[:, None], 0.0).float()
+                    pieces += [
+                        partial(_add_units, places, g, a, scales, counts, units) for units in parts_of(g.shape[1])
+                    ]
+        run_pieces(lambda piece: pieces[piece](), len(pieces))
         return results.losses.masked_fill(dropped, torch.nan)
+
+
+def _add_units(
+    places: dict[str, torch.Tensor],
+    g: torch.Tensor,
+    a: torch.Tensor,
+    scales: torch.Tensor,
+    counts: list[int],
+    units: slice,
+) -> None:
+    """Scale the slopes of some units of a layer, and add their outer products with the inputs to the totals."""
+    h = g[:, units]
+    h.mul_(scales)
+    for kind, place in places.items():
+        if kind == "bias":
+            add_columns(h.numpy(), place[units].numpy())
+        else:
+            add_outer_products(place[units], h, a, counts)
 
 
 def _clip_factors(squares: dict[str, torch.Tensor], clip: float) -> dict[str, torch.Tensor]:
     """Return ``1 / max(1, |g| / C)`` per example: line 6 of Algorithm 3 of Ermis 2020, which clips the batch instead."""
-    norms = {group: values.sqrt() for group, values in squares.items()}
+    # by NumPy, because torch has threads for it, which go on spinning on the cores that others want
+    norms = {group: torch.from_numpy(np.sqrt(values.numpy())) for group, values in squares.items()}
     return {group: torch.where(values > clip, clip / values, 1.0) for group, values in norms.items()}
 
 

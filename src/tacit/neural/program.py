@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ from tacit.errors import TacitError, words
 from tacit.neural.buckets import ROUNDING
 from tacit.neural.fallback import MOST_GAIN, Fallback, chosen_scale
 from tacit.neural.gradients import Learner
+from tacit.neural.loops import move
+from tacit.neural.threads import run_ranges
 from tacit.privacy import gaussian_noise_multiplier
 
 COUNT_FRACTION, GAIN_FRACTION = 0.05, 0.05
@@ -191,9 +194,9 @@ def training_program(
     for step in range(training.steps):
         mask = yield Sample(units=len(y), rate=training.sampling_rate)
         learner.set_weights(theta)
-        rows, chosen = torch.from_numpy(X[mask]), torch.from_numpy(mask)
-        in_buckets = None if buckets is None else buckets[chosen]
-        totals, losses = learner.clipped_totals(rows, targets[chosen], training.clip, in_buckets)
+        rows, sampled_targets = torch.from_numpy(X[mask]), torch.from_numpy(y[mask])
+        in_buckets = None if buckets is None else torch.from_numpy(buckets.numpy()[mask])
+        totals, losses = learner.clipped_totals(rows, sampled_targets, training.clip, in_buckets)
         curve.append(float(losses.nanmean()))
         sampled, dropped = sampled + len(losses), dropped + int(losses.isnan().sum())
         noisy = yield _ask(totals, bound, split["gradients"], len(losses))
@@ -242,12 +245,23 @@ def take_step(
     examples = count * training.clip
     # line 8 of Algorithm 3 (eq. 5.3): the prior's and the examples' part of eq. 5.4, with the noise of line 7 in
     # `noisy`
-    speed.mul_(training.momentum).add_(theta, alpha=1 / (examples * training.prior**2))
-    ends = np.cumsum([part.size for part in noisy])
-    for part, end in zip(noisy, ends.tolist(), strict=True):
-        place = speed[end - part.size : end]
-        place.add_(torch.from_numpy(part), alpha=1 / (training.sampling_rate * examples))
-    theta.sub_(speed, alpha=size)
+    factors = training.momentum, 1 / (examples * training.prior**2), 1 / (training.sampling_rate * examples)
+    start = 0
+    for part in noisy:
+        place, start = slice(start, start + part.size), start + part.size
+        weights, speeds, flat = theta[place].numpy(), speed[place].numpy(), np.ascontiguousarray(part).reshape(-1)
+        run_ranges(partial(_move, weights, speeds, flat, factors, size), part.size)
+
+
+def _move(
+    theta: NDArray[np.float64],
+    speed: NDArray[np.float64],
+    noisy: NDArray[np.float64],
+    factors: tuple[float, float, float],
+    size: float,
+    place: slice,
+) -> None:
+    move(theta[place], speed[place], noisy[place], factors, size)
 
 
 def _ask(totals: dict[str, torch.Tensor], most: float, step: Step, units: int) -> Sum:
@@ -258,7 +272,8 @@ def _ask(totals: dict[str, torch.Tensor], most: float, step: Step, units: int) -
 
 def _check_finite(theta: torch.Tensor, step: int, steps: int) -> None:
     """Stop when a weight overflows float32. The weights follow from released totals, so this reveals nothing else."""
-    if not float(torch.linalg.vector_norm(theta, ord=math.inf)) <= LARGEST_WEIGHT:
+    weights = theta.numpy()
+    if not max(float(weights.max()), -float(weights.min())) <= LARGEST_WEIGHT:  # NaN is not
         raise DivergedError(
             "finite weights",
             words(f"weights that are not finite numbers after step {step + 1} of {steps}"),

@@ -23,11 +23,14 @@ def test_noise_bits_are_aes_in_counter_mode_under_a_key_of_the_operating_system(
     keys = []
     system = secrets.token_bytes
     monkeypatch.setattr(secrets, "token_bytes", lambda size: keys.append(system(size)) or keys[-1])
-    words = secure_words()(1000)
+    source = secure_words()
+    pieces = [source(count).copy() for count in (1000, 3, 2000)]
     (key,) = keys
     assert len(key) == STREAM_KEY_BYTES
-    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(8000))
-    np.testing.assert_array_equal(words, np.frombuffer(stream, dtype=np.uint64))
+    for number, words in enumerate(pieces):
+        counter = number.to_bytes(12, "big") + (2).to_bytes(4, "big")  # GCM keeps counter 1 of a nonce for its tag
+        stream = Cipher(algorithms.AES(key), modes.CTR(counter)).encryptor().update(bytes(8 * len(words)))
+        np.testing.assert_array_equal(words, np.frombuffer(stream, dtype=np.uint64))
 
 
 @pytest.mark.parametrize("size", [1, 1000, _PARALLEL_DRAWS])

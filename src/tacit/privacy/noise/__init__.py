@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,12 +66,12 @@ def discrete_gaussian(
     """
     sigma = _check_width(sigma, "sigma", _LEAST_SIGMA)
     shape = _check_shape(size)
-    from tacit.privacy.noise.samplers import sample_gaussian
+    from tacit.privacy.noise.samplers import put_gaussian, sample_gaussian
 
     count = math.prod(shape)
     if generator is not None or count < _PARALLEL_DRAWS:
         return sample_gaussian(sigma, count, _source(generator)).reshape(shape)
-    return _in_parts(lambda size: sample_gaussian(sigma, size, _source(None)), count).reshape(shape)
+    return _in_parts(lambda part: put_gaussian(sigma, part, _source(None)), count).reshape(shape)
 
 
 def discrete_laplace(
@@ -151,15 +152,23 @@ def discrete_laplace_pmf(k: ArrayLike, scale: float) -> NDArray[np.float64]:
     return np.asarray(math.tanh(0.5 / scale) * np.exp(-np.abs(np.asarray(k, dtype=np.float64)) / scale))
 
 
-def _in_parts(draw: Callable[[int], NDArray[np.int64]], count: int) -> NDArray[np.int64]:
+def _in_parts(put: Callable[[NDArray[np.int64]], None], count: int) -> NDArray[np.int64]:
     """Draw `count` numbers in parallel, one part per core; the samplers release Python's global lock."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    parts = min(cores, count // (_PARALLEL_DRAWS // 2))
-    if parts == 1:
-        return draw(count)
-    sizes = [len(part) for part in np.array_split(np.empty(count, np.bool_), parts)]
-    with ThreadPoolExecutor(parts) as threads:
-        return np.concatenate(list(threads.map(draw, sizes)))
+    drawn = np.empty(count, np.int64)
+    parts = np.array_split(drawn, min(cores, count // (_PARALLEL_DRAWS // 2)))
+    if len(parts) == 1:
+        put(drawn)
+        return drawn
+    for done in [_pool(os.getpid(), cores).submit(put, part) for part in parts]:
+        done.result()
+    return drawn
+
+
+@cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """The threads of this process; a forked child has another number, and so gets its own."""
+    return ThreadPoolExecutor(threads, thread_name_prefix=f"tacit-noise-{process}")
 
 
 def _check_width(value: object, name: str, least: float) -> float:

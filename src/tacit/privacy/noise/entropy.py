@@ -2,7 +2,8 @@
 
 * `secure_words` (AES-256, by `cryptography`) gives the bits of the noise; every call has a key of its own.
 * `secure_generator` (AES-128, by `randomgen`) is a NumPy generator, for Poisson samples and synthetic rows.
-* `MaskStreams` (AES-256) gives the masks of a sum among parties, and `counter_stream` (AES-256) those of normalised sums.
+* `NumberedStreams` (AES-256, counter mode as GCM runs it) has the streams of `secure_words` and the masks of a sum among parties.
+* `counter_stream` (AES-256) gives the masks of normalised sums.
 
 Privacy depends on these bits being unpredictable. `cryptography` and `randomgen` are imported on first use, so that
 importing tacit stays fast.
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 GENERATOR_KEY_BITS = 128
 """Key of `secure_generator`: AES-128, the only AES that randomgen has."""
 STREAM_KEY_BYTES = 32
-"""Key of `secure_words`, `counter_stream` and `MaskStreams`: AES-256."""
+"""Key of `secure_words`, `counter_stream` and `NumberedStreams`: AES-256."""
 TAG_BYTES = 16
 """AES-GCM appends a tag of 128 bits."""
 
@@ -35,14 +36,21 @@ TAG_BYTES = 16
 def secure_words() -> Callable[[int], NDArray[np.uint64]]:
     """Return a source of 64-bit words that nobody can predict or repeat: AES-256 in counter mode with a new key.
 
-    Many times faster than `secure_generator`, but it has none of NumPy's distributions.
+    Many times faster than `secure_generator`, but it has none of NumPy's distributions. The words are in memory that the next
+    call overwrites.
     """
     import numpy as np
 
-    stream = counter_stream(secrets.token_bytes(STREAM_KEY_BYTES), 0)
+    stream = NumberedStreams(secrets.token_bytes(STREAM_KEY_BYTES))
+    zeros, buffer, pieces = memoryview(b""), bytearray(), 0
 
     def give(count: int) -> NDArray[np.uint64]:
-        return np.frombuffer(stream.update(bytes(8 * count)), dtype=np.uint64)
+        nonlocal zeros, buffer, pieces
+        if len(zeros) < 8 * count:
+            zeros, buffer = memoryview(bytes(8 * count)), bytearray(8 * count + TAG_BYTES)
+        stream.put(0, pieces, zeros[: 8 * count], buffer)
+        pieces += 1
+        return np.frombuffer(buffer, dtype=np.uint64, count=count)
 
     return give
 
@@ -54,7 +62,7 @@ def counter_stream(key: bytes, number: int) -> CipherContext:
     return Cipher(algorithms.AES(key), modes.CTR(number.to_bytes(8, "big") + bytes(8))).encryptor()
 
 
-class MaskStreams:
+class NumberedStreams:
     """Numbered streams of one key, each in numbered pieces: AES-256 in counter mode as GCM runs it.
 
     For long pieces this is about twice as fast as `counter_stream`. The nonce is the number of the stream (8 bytes) and of the

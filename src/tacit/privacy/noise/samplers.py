@@ -45,7 +45,7 @@ from tacit.errors import TacitError, words
 Words = NDArray[np.uint64]
 Integers = NDArray[np.int64]
 Source = Callable[[int], Words]
-"""Returns a number of new random words."""
+"""Returns a number of new random words, in memory that the next call may overwrite."""
 
 UNSURE = 2.0**-45
 """x and t carry a few roundings each, of 2**-53 relative, and t <= 20; exp is good to a few units in the last place."""
@@ -149,17 +149,25 @@ class Width:
 
 def sample_gaussian(sigma: float, count: int, source: Source) -> Integers:
     """Return `count` draws with mass proportional to exp(-k**2 / (2 sigma**2)), 0.5 <= sigma <= 2**40."""
-    return _draw(gaussian_slabs(5 if sigma >= FINE else 0), sigma, count, source)
+    out = np.empty(count, dtype=np.int64)
+    put_gaussian(sigma, out, source)
+    return out
+
+
+def put_gaussian(sigma: float, out: Integers, source: Source) -> None:
+    """Put the draws of `sample_gaussian` into an array."""
+    _draw(gaussian_slabs(5 if sigma >= FINE else 0), sigma, out, source)
 
 
 def sample_laplace(scale: float, count: int, source: Source) -> Integers:
     """Return `count` draws with mass proportional to exp(-|k| / scale), 2**-8 <= scale <= 2**40."""
-    return _draw(laplace_slabs(2 if scale >= FINE else 0), scale, count, source)
-
-
-def _draw(slabs: Slabs, width: float, count: int, source: Source) -> Integers:
-    at = Width.of(width, slabs.log_fineness)
     out = np.empty(count, dtype=np.int64)
+    _draw(laplace_slabs(2 if scale >= FINE else 0), scale, out, source)
+    return out
+
+
+def _draw(slabs: Slabs, width: float, out: Integers, source: Source) -> None:
+    at, count = Width.of(width, slabs.log_fineness), len(out)
     buffer = np.empty(0, dtype=np.uint64)
     tables = slabs.q, slabs.r, slabs.cumulative, slabs.guide, slabs.surely
     steps = np.uint64(at.steps), np.uint64(at.left_over)
@@ -189,7 +197,6 @@ def _draw(slabs: Slabs, width: float, count: int, source: Source) -> Integers:
             )
         fresh = min(_MOST_WORDS, 8 + _WORDS_OF_AN_ATTEMPT * (count - done) * 9 // 8)
         buffer, place = np.concatenate([buffer[place:], source(fresh)]), 0
-    return out
 
 
 @njit(cache=True, nogil=True)
@@ -231,9 +238,9 @@ def _fill(
             if abs(gap) <= unsure:
                 return done, place, True
             kept = gap > 0
-        negative = third & _ONE == _ONE
-        if kept and not (negative and value == 0):
-            out[done] = -value if negative else value
+        bit = np.int64(third & _ONE)  # of the sign: no branch depends on it, because a processor could not foresee it
+        if kept and (value != 0 or bit == 0):
+            out[done] = value * (1 - 2 * bit)
             done += 1
         place += 3
     return done, place, False
