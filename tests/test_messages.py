@@ -1313,7 +1313,7 @@ PUBLIC_HOLDERS = {
         "MeasuredTables",
     ),
     # results that are for the holder, and are shown on purpose
-    *("Match", "Reliability", "KSDP"),
+    *("Match", "Reliability", "KSDP", "Rates"),
     # tables of the samplers; what a private fit is replayed with
     *("Slabs", "_Round", "_Log"),
 }

@@ -20,7 +20,7 @@ from weakref import ReferenceType
 import torch
 from torch import nn
 
-from tacit.errors import InvalidInputError, TacitError, words
+from tacit.errors import InvalidInputError, TacitError, Undisclosed, words
 from tacit.neural.chain import BLOCK
 from tacit.neural.gradients import Engine, Gradients, Learner
 from tacit.neural.network import PREDICTED_AT_ONCE, failed, mixes, named
@@ -268,8 +268,8 @@ def _refuse_changes(network: nn.Module, before: State) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _LayerPass:
+@dataclass(frozen=True, repr=False)
+class _LayerPass(Undisclosed):
     """One call of a layer: its first input and its output, where they are tensors."""
 
     name: str
