@@ -179,13 +179,14 @@ def test_public_features_help_to_predict_ratings(tmp_path):
     polars.DataFrame({"user": users, "item": items, "rating": ratings}).write_csv(tmp_path / "ratings.csv")
     genres = ["odd" if item % 2 else "even" for item in range(60)]
     polars.DataFrame({"item": range(60), "genre": genres}).write_csv(tmp_path / "films.csv")
-    arguments = ["fit", "recommend", tmp_path / "ratings.csv", "--epsilon", 0.3, "--catalogue", tmp_path / "films.csv"]
+    arguments = ["fit", "recommend", tmp_path / "ratings.csv", "--epsilon", 0.2, "--catalogue", tmp_path / "films.csv"]
     errors = []
     for name, further in (("with", ("--features", "genre")), ("without", ())):
         found = invoke(*arguments, *further, "--output", tmp_path / name, "--json")
         assert found.exit_code == 0, found.exception
         errors.append(json.loads(found.output)["scores"]["private"]["rmse"])
-    assert errors[0] < 0.7 * errors[1]
+    # the ratio was at most 0.76 in 60 pairs of fits; at epsilon 0.3 some fits find the genres without features
+    assert errors[0] < 0.9 * errors[1]
     assert "for lists, fit the high ratings with --implicit" in (tmp_path / "with" / "report.html").read_text()
     for refused in (["--catalogue", tmp_path / "films.csv"], ["--epsilon", 1]):
         found = invoke(*arguments[:3], *refused, "--features", "genre", "--output", tmp_path / "refused")
