@@ -2,8 +2,6 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# one process more than two cores: many tests wait for other processes
-WORKERS ?= -n 3 --dist worksteal
 
 .PHONY: demo test quick check coverage docs bench reproduce-quick clean
 
@@ -33,17 +31,17 @@ check: $(VENV)/.installed-test
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/pytest $(WORKERS)
+	$(BIN)/pytest -n 2 --dist worksteal
 
 # Lint, and the tests that are not marked slow: no types, under two minutes on two cores.
 quick: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pytest $(WORKERS) -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 # Which lines and branches of src/ the suite runs; compiled loops and child processes are not traced.
 coverage: $(VENV)/.installed-test
-	$(BIN)/pytest $(WORKERS) --cov --cov-report=term
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term
 
 # The site in docs/_build/html: every example is run, warnings are errors, nothing is loaded from elsewhere.
 docs: $(VENV)/.installed-docs
