@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from dataclasses import replace
@@ -140,7 +141,8 @@ def test_a_port_in_use_at_one_party_stops_the_others_by_its_name(tmp_path):
         taken.listen()
         results = scene.run(wait=3.0)
         assert "the address of party-1, to be free" in str(results[1])
-        assert all("party-1 to come" in str(results[place]) for place in (0, 2))
+        # of the other two, the one that gives up first is missed by the last one, too
+        assert all(re.search(r"party-1(, party-2)? to come", str(results[place])) for place in (0, 2)), results
     results = scene.run()  # once it is free, all start as if nothing had been
     for result, traffic, _ in results:
         np.testing.assert_array_equal(result, results[0][0])
