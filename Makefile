@@ -30,8 +30,9 @@ check: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Three processes on two cores: many tests wait for parties, browsers and timeouts.
 test: check
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 3 --dist worksteal
 
 # Lint, and the tests that are not marked slow: no types, under two minutes on two cores.
 quick: $(VENV)/.installed-test

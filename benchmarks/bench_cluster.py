@@ -115,7 +115,9 @@ def _cluster(workers: int) -> Iterator[Any]:
 def _warm() -> None:
     import polars  # noqa: F401
 
-    from tacit.factor import NMF, PrivateImplicitRecommender, PrivateRecommender  # noqa: F401
+    from tacit.factor.implicit.private import PrivateImplicitRecommender  # noqa: F401
+    from tacit.factor.nmf.estimator import NMF  # noqa: F401
+    from tacit.factor.ratings.private import PrivateRecommender  # noqa: F401
 
 
 def _on_cluster(client: Any, kind: str, folder: Path, n_items: int, **settings: Any) -> tuple[Any, float]:

@@ -274,6 +274,19 @@ def test_starting_imports_nothing_heavy(statement):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("statement", "families"),
+    [("from tacit import PrivateNMF", {"nmf", "svd"}), ("import tacit.report.coupled", {"coupled"})],
+)
+def test_a_model_is_imported_without_the_other_models(statement, families):
+    """A command fits one model; all of them together would take half a second more to import."""
+    code = f"import sys; {statement}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    packages = {"coupled", "implicit", "nmf", "ratings", "svd"}
+    assert {name.split(".")[2] for name in loaded if name.startswith("tacit.factor.")} & packages == families
+
+
+@pytest.mark.slow
 def test_accounting_alone_does_not_import_dp_accounting():
     """Its import takes seconds; plain Gaussian accounting has a closed form and does without."""
     code = "import sys, tacit; tacit.gaussian_epsilon(1.0, 1e-5); print('dp_accounting' in sys.modules)"

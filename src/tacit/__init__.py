@@ -10,13 +10,13 @@ from tacit.estimators.registry import ESTIMATORS
 
 _OTHERS = {
     "Accountant": "tacit.privacy",
-    "AllBut": "tacit.factor",
+    "AllBut": "tacit.factor.coupled.cells",
     "Guarantee": "tacit.privacy",
     "Ledger": "tacit.privacy",
     "LocallyPrivateCounts": "tacit.factor.coupled.local.noise",
-    "Relation": "tacit.factor",
+    "Relation": "tacit.factor.coupled.relation",
     "TacitError": "tacit.errors",
-    "choose_rank": "tacit.factor",
+    "choose_rank": "tacit.factor.nmf.choose_rank",
     "fingerprint": "tacit.privacy",
     "gaussian_epsilon": "tacit.privacy",
     "gaussian_noise_multiplier": "tacit.privacy",

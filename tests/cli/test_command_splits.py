@@ -10,7 +10,6 @@ import pytest
 from test_cli import invoke
 
 import tacit
-import tacit.factor
 from tacit.data import make_images, make_ratings
 from tacit.data.split import held_out_cells
 
@@ -46,7 +45,7 @@ def run(*arguments):
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 100, 299])
 def test_fit_nmf(place, tmp_path, given_to):
-    given = given_to(tacit.factor.PrivateNMF)
+    given = given_to(tacit.PrivateNMF)
     images = make_images(300, side=6, n_parts=2).images
     for name, rows in (("with", images), ("without", np.delete(images, place, axis=0))):
         np.save(tmp_path / f"{name}.npy", rows)
@@ -61,7 +60,7 @@ def test_fit_nmf(place, tmp_path, given_to):
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 50, 119])
 def test_fit_recommend_splits_per_user(place, tmp_path, given_to):
-    given = given_to(tacit.factor.PrivateRecommender)
+    given = given_to(tacit.PrivateRecommender)
     made = make_ratings(120, 20, ratings_per_user=8, random_state=3)
     frame = pl.DataFrame({"user": made.users, "item": made.items, "rating": made.ratings}).sort("user")
     pl.DataFrame({"item": range(20)}).write_csv(tmp_path / "items.csv")

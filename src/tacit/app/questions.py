@@ -229,7 +229,7 @@ import polars
 
 from tacit import Ledger
 from tacit.data.files import read_frame
-from tacit.report import compare_recommenders
+from tacit.report.recommender import compare_recommenders
 
 items = open({str(context.catalogue)!r}).read().split("\\n")[:-1]
 ratings = read_frame({context.data.path!r}).select({names}).with_columns(polars.col("item").cast(polars.String))
@@ -251,7 +251,7 @@ import polars
 
 from tacit import Ledger
 from tacit.data.files import read_frame
-from tacit.report import compare_implicit
+from tacit.report.implicit import compare_implicit
 
 items = open({str(context.catalogue)!r}).read().split("\\n")[:-1]
 clicks = read_frame({context.data.path!r}).select({names}).with_columns(polars.col("item").cast(polars.String))
@@ -284,7 +284,7 @@ def _table_code(context: Context) -> str:
 from tacit import Ledger
 from tacit.data import TableSchema
 from tacit.data.files import read_frame
-from tacit.report import synthesize_table
+from tacit.report.tables import synthesize_table
 
 result = synthesize_table(
     read_frame({context.data.path!r}, as_text=True), TableSchema.load({str(context.schema_file)!r}),
@@ -326,7 +326,7 @@ from sklearn.preprocessing import normalize
 
 from tacit import Ledger
 from tacit.data import read_matrix
-from tacit.report import compare_nmf
+from tacit.report.nmf import compare_nmf
 
 rows = read_matrix({context.data.path!r}{chosen})
 result = compare_nmf(
@@ -370,7 +370,7 @@ from sklearn.preprocessing import normalize
 
 from tacit import Ledger
 from tacit.data import read_matrix
-from tacit.report import fit_components
+from tacit.report.components import fit_components
 
 rows = read_matrix({context.data.path!r}{chosen})
 result = fit_components(
@@ -448,7 +448,7 @@ import polars
 
 from tacit import Ledger
 from tacit.data.files import read_frame
-from tacit.report import compare_networks
+from tacit.report.network import compare_networks
 
 table = read_frame({context.data.path!r})
 classes = {[str(value) for value in column.categories]!r}

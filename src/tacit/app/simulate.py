@@ -67,7 +67,7 @@ def _recommender(spec: dict[str, Any], epsilons: list[float], say: Callable[[str
     import polars
 
     from tacit.data import make_ratings
-    from tacit.report import compare_recommenders
+    from tacit.report.recommender import compare_recommenders
 
     users, items = min(spec["users"], MOST_USERS), min(spec["items"], MOST_ITEMS)
     low, high = math.floor(spec["low"]), math.ceil(spec["high"])
@@ -101,7 +101,7 @@ def _recommender(spec: dict[str, Any], epsilons: list[float], say: Callable[[str
 def _clicks(spec: dict[str, Any], epsilons: list[float], say: Callable[[str], None]) -> dict[str, Any]:
     import polars
 
-    from tacit.report import compare_implicit
+    from tacit.report.implicit import compare_implicit
 
     users, items = min(spec["users"], MOST_USERS), min(spec["items"], MOST_ITEMS)
     per_user, listed = max(1, min(spec["per_user"], items // 2)), max(1, min(LISTED, items // 4))
@@ -133,7 +133,7 @@ def _table(spec: dict[str, Any], epsilons: list[float], say: Callable[[str], Non
     import polars
 
     from tacit.data.schema import TableSchema
-    from tacit.report import synthesize_table
+    from tacit.report.tables import synthesize_table
 
     schema = TableSchema.from_dict(spec["schema"])
     # columns beyond the limit are left out of the simulation: its time grows with the square of their number
@@ -190,7 +190,8 @@ def _distance(released: list[NDArray[np.float64]], truth: list[NDArray[np.float6
 
 
 def _topics(spec: dict[str, Any], epsilons: list[float], say: Callable[[str], None]) -> dict[str, Any]:
-    from tacit.factor import NMF, PrivateNMF
+    from tacit.factor.nmf.estimator import NMF
+    from tacit.factor.nmf.private import PrivateNMF
     from tacit.measure import match_topics
 
     columns = min(spec["columns"], MOST_ITEMS)
@@ -218,7 +219,7 @@ def _topics(spec: dict[str, Any], epsilons: list[float], say: Callable[[str], No
 
 
 def _components(spec: dict[str, Any], epsilons: list[float], say: Callable[[str], None]) -> dict[str, Any]:
-    from tacit.factor import PrivateSVD
+    from tacit.factor.svd.private import PrivateSVD
 
     columns = min(spec["columns"], MOST_ITEMS)
     rows, rank = min(spec["rows"], MOST_ROWS, MOST_CELLS // columns), min(spec["rank"], columns)
@@ -248,7 +249,7 @@ def _unexplained(X: NDArray[np.float64], components: NDArray[np.floating]) -> fl
 
 
 def _network(spec: dict[str, Any], epsilons: list[float], say: Callable[[str], None]) -> dict[str, Any]:
-    from tacit.report import compare_networks
+    from tacit.report.network import compare_networks
 
     rows, columns, classes = min(spec["rows"], MOST_USERS), min(spec["columns"], MOST_COLUMNS), spec["classes"]
     say("making examples of the stated size")

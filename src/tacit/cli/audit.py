@@ -50,7 +50,7 @@ def audit(
     from tacit.audit import audit as attack
     from tacit.audit.findings import rounded_down
     from tacit.cli.audited import audited_command
-    from tacit.report import ResultFolder
+    from tacit.report.result import ResultFolder
 
     if (ledger is None) != (dataset is None):
         raise InvalidInputError("--ledger and --dataset together", words("one of them"), "Give both, or neither.")

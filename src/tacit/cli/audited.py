@@ -112,7 +112,7 @@ def _parsed(group: str, name: str, arguments: list[str]) -> Options:
 def _nmf(options: Options) -> Audited:
     from tacit.cli.fit_nmf import PAID, ranks_of
     from tacit.cli.read import image_shape_of, prepare
-    from tacit.factor import PrivateNMF
+    from tacit.factor.nmf.private import PrivateNMF
 
     ranks = ranks_of(options["rank"])
     if len(ranks) > 1 or options["vocabulary"] == PAID:
@@ -156,7 +156,7 @@ def _components(kind: str) -> Callable[[Options], Audited]:
     def read(options: Options) -> Audited:
         from tacit.cli.fit_svd import _bounds
         from tacit.cli.read import prepare
-        from tacit.factor import PrivatePCA, PrivateSVD
+        from tacit.factor.svd.private import PrivatePCA, PrivateSVD
 
         unit_rows = options["unit_rows"]
         rows = prepare(
@@ -186,7 +186,7 @@ def _components(kind: str) -> Callable[[Options], Audited]:
 def _regression(options: Options) -> Audited:
     from tacit.cli.fit_svd import _bounds
     from tacit.cli.read import range_of, read_labelled
-    from tacit.factor import PrivatePCR
+    from tacit.factor.svd.private import PrivatePCR
 
     rows = read_labelled(Path(options["data"]), options["label"], _chosen(options))
     bounds = _bounds(options["epsilon"], options["row_norm"], options["feature_range"], rows.names, unit_rows=False)
@@ -202,7 +202,8 @@ def _regression(options: Options) -> Audited:
 
 def _recommend(options: Options) -> Audited:
     from tacit.cli.read import range_of, read_catalogue, read_item_features, read_ratings_file
-    from tacit.factor import PrivateImplicitRecommender, PrivateRecommender
+    from tacit.factor.implicit.private import PrivateImplicitRecommender
+    from tacit.factor.ratings.private import PrivateRecommender
 
     implicit, catalogue = options["implicit"], options["catalogue"]
     columns = options["columns"] or ("user,item" if implicit else "user,item,rating")

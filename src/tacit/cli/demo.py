@@ -32,7 +32,8 @@ def demo(
     check_fit_delta(delta)
     check_count(images, "images", least=10)
     from tacit.privacy import Ledger
-    from tacit.report import ResultFolder, demonstrate
+    from tacit.report.demonstration import demonstrate
+    from tacit.report.result import ResultFolder
 
     with ResultFolder(output, overwrite=overwrite), progress(6, quiet=as_json) as advance:
         for ending in ("", "-wal", "-shm"):

@@ -55,7 +55,8 @@ def coupled(
     description has further settings of the private fit; the lists of entities must be given (\[names] or \[sizes]).
     """
     from tacit.cli.read_coupled import read_description
-    from tacit.report import ResultFolder, compare_coupled
+    from tacit.report.coupled import compare_coupled
+    from tacit.report.result import ResultFolder
 
     given = given_settings(private=private, unit=unit, protect=protect, value_range=value_range)
     is_private = epsilon is not None
@@ -135,7 +136,7 @@ def _private(
     source: dict[str, str],
     advance: Callable[[str], None],
 ) -> FitResult:
-    from tacit.report import compare_private_coupled
+    from tacit.report.private_coupled import compare_private_coupled
 
     settings = private_settings(spec, read, given)
     return compare_private_coupled(

@@ -57,7 +57,8 @@ def local(
     stopped after the noise was paid for, model/view.npz is there already.
     """
     from tacit.factor.coupled.local.noise import NoisyCounts
-    from tacit.report import ResultFolder, fit_local_counts
+    from tacit.report.local import fit_local_counts
+    from tacit.report.result import ResultFolder
 
     private = epsilon is not None
     stages = 4 if private else 3

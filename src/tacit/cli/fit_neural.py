@@ -78,8 +78,8 @@ def neural(
     Writes model/network.tacit (the only file that may be passed on), result.json and report.html (for the holder).
     """
     from tacit.neural.requirement import require_torch
-    from tacit.report import ResultFolder, compare_networks
-    from tacit.report.network import REPORTS_PER_TRAINING
+    from tacit.report.network import REPORTS_PER_TRAINING, compare_networks
+    from tacit.report.result import ResultFolder
 
     require_torch()
     shape = None if image_shape is None else image_shape_of(image_shape)

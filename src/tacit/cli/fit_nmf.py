@@ -77,9 +77,10 @@ def nmf(
     for the holder.
     """
     from tacit.data.split import check_fraction
-    from tacit.factor import NMF, PrivateNMF
-    from tacit.report import ResultFolder, compare_nmf
-    from tacit.report.result import write_terms
+    from tacit.factor.nmf.estimator import NMF
+    from tacit.factor.nmf.private import PrivateNMF
+    from tacit.report.nmf import compare_nmf
+    from tacit.report.result import ResultFolder, write_terms
 
     check_fraction(held_out)
     check_choice(method, "method", ("moments", "rounds", "published"))

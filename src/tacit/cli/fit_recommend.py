@@ -78,8 +78,11 @@ def recommend(
     Writes model/recommender.tacit (the only file that may be passed on), result.json, report.html and histories.parquet (for
     the holder): the last is a copy of what was read, by user, from which `tacit recommend` reads one user.
     """
-    from tacit.factor import PrivateImplicitRecommender, PrivateRecommender
-    from tacit.report import ResultFolder, compare_implicit, compare_recommenders
+    from tacit.factor.implicit.private import PrivateImplicitRecommender
+    from tacit.factor.ratings.private import PrivateRecommender
+    from tacit.report.implicit import compare_implicit
+    from tacit.report.recommender import compare_recommenders
+    from tacit.report.result import ResultFolder
 
     columns = columns or ("user,item" if implicit else "user,item,rating")
     parts = partitions.Partitioned(data, scheduler, workers, blocks, resident, checkpoint, dashboard)

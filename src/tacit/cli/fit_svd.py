@@ -15,7 +15,9 @@ from tacit.cli.read import ChosenColumns, chosen_columns, feature_range_of, prep
 from tacit.errors import InvalidInputError, words
 
 if TYPE_CHECKING:
-    from tacit.factor import PCA, SVD, PrivatePCA, PrivateSVD
+    from tacit.factor.svd.estimator import SVD
+    from tacit.factor.svd.pca import PCA
+    from tacit.factor.svd.private import PrivatePCA, PrivateSVD
 
 
 # The numbers below are defaults; each option's help says what it is.
@@ -109,7 +111,8 @@ def pcr(
 
     Writes model/pcr.tacit, result.json and report.html.
     """
-    from tacit.report import ResultFolder, fit_regression
+    from tacit.report.regression import fit_regression
+    from tacit.report.result import ResultFolder
 
     target_range = None if label_range is None else range_of(label_range, "--label-range")
     if epsilon is not None and target_range is None:
@@ -182,7 +185,9 @@ def _partitioned_model(
     spending: dict[str, Any],
 ) -> SVD | PCA | PrivateSVD | PrivatePCA:
     """Return the estimator for data in partitions, which have columns with these names."""
-    from tacit.factor import PCA, SVD, PrivatePCA, PrivateSVD
+    from tacit.factor.svd.estimator import SVD
+    from tacit.factor.svd.pca import PCA
+    from tacit.factor.svd.private import PrivatePCA, PrivateSVD
 
     if epsilon is None:
         return (SVD if kind == "svd" else PCA)(rank, hide_singular_values=hide)
@@ -223,7 +228,8 @@ def _fit(
     dashboard: bool,
     as_json: bool,
 ) -> None:
-    from tacit.report import ResultFolder, fit_components
+    from tacit.report.components import fit_components
+    from tacit.report.result import ResultFolder
 
     private = epsilon is not None
     chosen = chosen_columns(columns, drop, missing, text_column, private=private)

@@ -40,7 +40,8 @@ def ksdp(
 
     Writes result.json and report.html, both for the holder.
     """
-    from tacit.report import ResultFolder, measure_presence
+    from tacit.report.presence import measure_presence
+    from tacit.report.result import ResultFolder
 
     with ResultFolder(output, overwrite=overwrite, model=False, data=data), progress(2, quiet=as_json) as advance:
         advance("reading the data")
@@ -70,7 +71,9 @@ def ksdp(
 
 
 def _estimator(model: str, rank: int, reveal: bool, seed: int) -> Estimator:
-    from tacit.factor import NMF, PCA, SVD
+    from tacit.factor.nmf.estimator import NMF
+    from tacit.factor.svd.estimator import SVD
+    from tacit.factor.svd.pca import PCA
 
     check_choice(model, "--model", ("nmf", "svd", "pca"))
     if model == "nmf":
@@ -133,7 +136,8 @@ def table(
             )
         _rows_of_their_own(original, released, label, outsiders, seed, output, overwrite, as_json)
         return
-    from tacit.report import ResultFolder, measure_tables
+    from tacit.report.measure import measure_tables
+    from tacit.report.result import ResultFolder
 
     with ResultFolder(output, overwrite=overwrite, model=False, data=original), progress(5, quiet=as_json) as advance:
         advance("reading the tables")
@@ -207,7 +211,8 @@ def _rows_of_their_own(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    from tacit.report import ResultFolder, measure_synthetic_rows
+    from tacit.report.measure import measure_synthetic_rows
+    from tacit.report.result import ResultFolder
 
     with ResultFolder(output, overwrite=overwrite, model=False, data=original):
         measured = measure_synthetic_rows(

@@ -87,7 +87,7 @@ def join(
     from tacit.parties.journal import begun_in
     from tacit.parties.memory import keep_freed_memory
     from tacit.parties.models import check_job, estimator_of
-    from tacit.report import ResultFolder
+    from tacit.report.result import ResultFolder
 
     agreed = Job.read(job)
     agreed.place(party)

@@ -100,7 +100,8 @@ class Partitioned:
     ) -> None:
         """Fit, write the folder and show the result; a list of stages is not known in advance without privacy."""
         from tacit.cluster import end_checkpoint
-        from tacit.report import ResultFolder, fit_partitions
+        from tacit.report.partitions import fit_partitions
+        from tacit.report.result import ResultFolder
 
         replace = overwrite or self._was_killed_before_it_wrote(output)
         with ResultFolder(output, overwrite=replace, data=self.data), progress(stages, quiet=as_json) as advance:

@@ -132,7 +132,8 @@ def perturb(
             "an output that ends in .csv or .parquet", parameter(str(output)), "Give the file one of these endings."
         )
     check_output_file(output, overwrite=overwrite)
-    from tacit.report import ResultFolder, perturb_table, synthesize_table
+    from tacit.report.result import ResultFolder
+    from tacit.report.tables import perturb_table, synthesize_table
 
     with (
         ResultFolder(report, overwrite=overwrite, model=False, data=table) as folder,
@@ -195,7 +196,7 @@ def _show_release(summary: dict[str, Any], folder: Path) -> None:
 
 
 def _compare(table: Path, *, folder: Path, overwrite: bool, as_json: bool, **settings: Any) -> None:
-    from tacit.report import ResultFolder
+    from tacit.report.result import ResultFolder
     from tacit.report.tables import N_COMPARED, compare_table
 
     with (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-    from tacit.factor import Relation
+    from tacit.factor.coupled.relation import Relation
 
 RELATION_KEYS = {"name", "file", "columns", "einsum", "factors", "observed", "divergence", "dispersion"}
 TOP_KEYS = {"ranks", "relation", "names", "sizes", "model", "private", "held_out", "seed"}
@@ -186,7 +186,7 @@ def _collect_ids(opened: list[_Opened], names: dict[str, list[str]]) -> None:
 def _relation(one: _Opened, names: dict[str, list[str]]) -> Relation:
     import numpy as np
 
-    from tacit.factor import Relation
+    from tacit.factor.coupled.relation import Relation
 
     options = {key: one.entry[key] for key in ("observed", "divergence", "dispersion", "name") if key in one.entry}
     data = one.data

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tacit.errors import InvalidInputError, PartyError, TacitError, kind_of, parameter, words
 from tacit.estimators.base import pickling_everything
+from tacit.estimators.registry import JOBS
 from tacit.parties.identity import Identity
 from tacit.parties.job import Job, Party
 from tacit.parties.join import Part, join
@@ -159,7 +160,8 @@ def in_processes(
     """
     # the parties are forked from a server that has imported what they need and has no threads of gRPC: they start quickly
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tacit.factor", "tacit.parties.join", "tacit.parties.warm"])
+    models = [entry.module for entry in JOBS.values()]
+    context.set_forkserver_preload([*models, "tacit.parties.join", "tacit.parties.warm"])
     threads = max(1, (os.cpu_count() or 1) // len(arguments))
     processes, pipes = [], []
     for place, given in enumerate(arguments):

@@ -16,8 +16,10 @@ from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
 from tacit.estimators.base import Estimator
 from tacit.estimators.input import Rows
 from tacit.estimators.verdict import Concern, about_columns, about_directions, about_strength, some_rows
-from tacit.factor import PCA, SVD, PrivatePCA, PrivateSVD
 from tacit.factor.arrays import SomeFloats
+from tacit.factor.svd.estimator import SVD
+from tacit.factor.svd.pca import PCA
+from tacit.factor.svd.private import PrivatePCA, PrivateSVD
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import curves, image_rows
 from tacit.report.page import Report

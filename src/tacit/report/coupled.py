@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from tacit.estimators.verdict import Concern, not_better_than, out_of_scale
-from tacit.factor import CoupledFactorization, Relation
 from tacit.factor.arrays import Floats
 from tacit.factor.coupled.held_out import hold_out
+from tacit.factor.coupled.plain.estimator import CoupledFactorization
+from tacit.factor.coupled.relation import Relation
 from tacit.report.figures import curves, factor_maps
 from tacit.report.page import Report
 from tacit.report.result import FitResult, concerns_in_the_result

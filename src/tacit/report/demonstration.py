@@ -9,8 +9,9 @@ from typing import Any
 
 from tacit.data import make_images
 from tacit.errors import PrivacyWarning
-from tacit.factor import NMF, PrivateNMF
 from tacit.factor.arrays import SomeFloats
+from tacit.factor.nmf.estimator import NMF
+from tacit.factor.nmf.private import PrivateNMF
 from tacit.measure import match_topics
 from tacit.privacy import Ledger, fingerprint, gaussian_noise_multiplier
 from tacit.privacy.ledger.book import Remaining

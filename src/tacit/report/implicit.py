@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.data.split import check_fraction, held_out_users
 from tacit.errors import InvalidInputError, words
 from tacit.estimators.verdict import Concern, not_better_than, only_popularity
-from tacit.factor import ImplicitRecommender, PrivateImplicitRecommender
 from tacit.factor.implicit.model import ImplicitModel
+from tacit.factor.implicit.plain import ImplicitRecommender
+from tacit.factor.implicit.private import PrivateImplicitRecommender
 from tacit.measure.ranking import divided_histories, ranking_scores
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import histogram

@@ -12,7 +12,9 @@ import numpy as np
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_rows
 from tacit.estimators.input import Rows
 from tacit.estimators.verdict import Concern, about_columns, about_components, not_better_than
-from tacit.factor import NMF, PrivateNMF, choose_rank
+from tacit.factor.nmf.choose_rank import choose_rank
+from tacit.factor.nmf.estimator import NMF
+from tacit.factor.nmf.private import PrivateNMF
 from tacit.measure import held_out_error, match_topics, top_words, topic_coherence
 from tacit.privacy.ledger.spending import account_of
 from tacit.privacy.vocabulary import PaidVocabulary

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from tacit.data.split import check_fraction
 from tacit.errors import InvalidInputError, words
 from tacit.estimators.verdict import HOLDER, Concern, not_better_than, only_means
-from tacit.factor import CoupledFactorization, Relation
 from tacit.factor.coupled.held_out import HeldOutCells, hold_out_by_key
+from tacit.factor.coupled.plain.estimator import CoupledFactorization
 from tacit.factor.coupled.private.estimator import PrivateCoupledFactorization
+from tacit.factor.coupled.relation import Relation
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.coupled import plain_parameters, top_entities
 from tacit.report.figures import factor_maps, histogram

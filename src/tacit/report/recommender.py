@@ -15,7 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.data.split import check_fraction, held_out_by_seed, held_out_pairs
 from tacit.errors import InvalidInputError, PrivacyWarning, words
 from tacit.estimators.verdict import Concern, about_ratings, not_better_than, only_biases
-from tacit.factor import PrivateRatingNMF, PrivateRecommender, RatingNMF, Recommender
+from tacit.factor.ratings.non_negative import RatingNMF
+from tacit.factor.ratings.plain import Recommender
+from tacit.factor.ratings.private import PrivateRecommender
+from tacit.factor.ratings.private_non_negative import PrivateRatingNMF
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.figures import bars, frontier, histogram
 from tacit.report.page import Report

@@ -17,7 +17,8 @@ from tacit.errors import InvalidInputError, words
 from tacit.estimators.base import Estimator
 from tacit.estimators.input import Rows, as_numbers
 from tacit.estimators.verdict import Concern, about_strength, not_better_than
-from tacit.factor import PrincipalComponentRegression, PrivatePCR
+from tacit.factor.svd.private import PrivatePCR
+from tacit.factor.svd.regression import PrincipalComponentRegression
 from tacit.privacy.ledger.spending import account_of
 from tacit.report.page import Report
 from tacit.report.result import FitResult, concerns_in_the_result, keep_release

@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import ParamSpec
+from typing import TYPE_CHECKING, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,27 +20,21 @@ from scipy.linalg import eigh
 from tacit.errors import PrivacyWarning, TacitError
 from tacit.estimators.base import Estimator
 from tacit.estimators.input import Rows
-from tacit.factor import (
-    NMF,
-    PrivateImplicitRecommender,
-    PrivateNMF,
-    PrivatePCR,
-    PrivateRatingNMF,
-    PrivateRecommender,
-    RatingNMF,
-    Recommender,
-    Relation,
-)
-from tacit.factor.coupled.held_out import hold_out
-from tacit.factor.coupled.local.estimator import LocalCountFactorization
-from tacit.factor.coupled.local.noise import LocallyPrivateCounts
-from tacit.factor.coupled.private.estimator import PrivateCoupledFactorization
-from tacit.factor.coupled.private.synthetic import synthetic_relation
-from tacit.factor.ratings.model import RatingModel
 from tacit.measure import held_out_error
 from tacit.measure.ranking import divided_histories, ranking_scores
 from tacit.report.figures import frontier as frontier_figure
 from tacit.report.page import Report
+
+if TYPE_CHECKING:  # a command needs one of the models only; each takes its time to be imported
+    from tacit.factor.coupled.local.estimator import LocalCountFactorization
+    from tacit.factor.coupled.private.estimator import PrivateCoupledFactorization
+    from tacit.factor.coupled.relation import Relation
+    from tacit.factor.implicit.private import PrivateImplicitRecommender
+    from tacit.factor.nmf.private import PrivateNMF
+    from tacit.factor.ratings.model import RatingModel
+    from tacit.factor.ratings.private import PrivateRecommender
+    from tacit.factor.ratings.private_non_negative import PrivateRatingNMF
+    from tacit.factor.svd.private import PrivatePCR
 
 EPSILONS, TEST_ROWS = (0.3, 1.0, 3.0, 10.0, 20.0), 500
 """The epsilons of the curve, and the number of synthetic rows that its errors are measured on. Set by hand."""
@@ -153,11 +147,13 @@ def synthetic_parts(components: NDArray[np.float64], count: int, norm: float) ->
 @after_the_charge
 def nmf_frontier(model: PrivateNMF, n_rows: int) -> Frontier:
     """Return the held-out error of `PrivateNMF` with the settings of `model`, at several epsilons."""
+    from tacit.factor.nmf.estimator import NMF
+
     rows = synthetic_parts(model.components_, min(n_rows, MOST_ROWS) + TEST_ROWS, model.row_norm)
     train, test = rows[TEST_ROWS:], rows[:TEST_ROWS]
     settings = {**model.get_params(), "ledger": None, "dataset": None}
     errors = _errors(
-        lambda epsilon: held_out_error(test, PrivateNMF(**{**settings, "epsilon": epsilon}).fit(train).components_)
+        lambda epsilon: held_out_error(test, type(model)(**{**settings, "epsilon": epsilon}).fit(train).components_)
     )
     return Frontier(
         EPSILONS,
@@ -204,12 +200,15 @@ def coupled_frontier(
 
     `public` has the public relations, `n_cells` is the number of cells that were fitted.
     """
+    from tacit.factor.coupled.held_out import hold_out
+    from tacit.factor.coupled.private.synthetic import synthetic_relation
+
     made = synthetic_relation(model, min(int(n_cells / (1 - held_out)), MOST_CELLS))
     kept = hold_out(made, held_out)
     settings = {**model.get_params(), "ledger": None, "dataset": None, "insecure_seed": None}
 
     def fitted(epsilon: float) -> float:
-        private = PrivateCoupledFactorization(**{**settings, "epsilon": epsilon})
+        private = type(model)(**{**settings, "epsilon": epsilon})
         return kept.scores(private.fit([kept.relation, *public]))["rmse"]
 
     return Frontier(
@@ -226,6 +225,8 @@ def coupled_frontier(
 @after_the_charge
 def local_frontier(model: LocalCountFactorization, n_cells: int, delta_max: int) -> Frontier:
     """Return the held-out RMSE of `LocalCountFactorization` from noisy synthetic counts, at several epsilons."""
+    from tacit.factor.coupled.local.noise import LocallyPrivateCounts
+
     random = np.random.default_rng(0)
     shape = model.shape(0)
     size = min(int(n_cells / (1 - TEST_FRACTION)), math.prod(shape), MOST_CELLS // 10)
@@ -239,8 +240,8 @@ def local_frontier(model: LocalCountFactorization, n_cells: int, delta_max: int)
         given = (cells[~test], counts[~test], shape)
         noisy = LocallyPrivateCounts(epsilon, delta_max).privatise if math.isfinite(epsilon) else None
         own = given if noisy is None else noisy(given, observed="stored")
-        model = LocalCountFactorization(**settings).fit([own], observed=["stored"])
-        return float(np.sqrt(np.mean((model.predict(0, cells[test]) - counts[test]) ** 2)))
+        found = type(model)(**settings).fit([own], observed=["stored"])
+        return float(np.sqrt(np.mean((found.predict(0, cells[test]) - counts[test]) ** 2)))
 
     constant = float(np.std(counts[test]))
     return Frontier(
@@ -272,7 +273,7 @@ def regression_frontier(model: PrivatePCR, n_rows: int) -> Frontier:
     settings = {**model.get_params(), "ledger": None, "dataset": None, "feature_range": None}
 
     def error(epsilon: float) -> float:
-        fitted = PrivatePCR(**{**settings, "epsilon": epsilon}).fit(rows[TEST_ROWS:], y[TEST_ROWS:])
+        fitted = type(model)(**{**settings, "epsilon": epsilon}).fit(rows[TEST_ROWS:], y[TEST_ROWS:])
         return math.sqrt(float(np.mean((fitted.predict(rows[:TEST_ROWS]) - y[:TEST_ROWS]) ** 2)))
 
     return Frontier(
@@ -317,6 +318,10 @@ def _sizes(n_users: int, n_pairs: int, n_items: int, random: np.random.Generator
 @after_the_charge
 def ratings_frontier(model: PrivateRecommender | PrivateRatingNMF, n_users: int, n_ratings: int) -> Frontier:
     """Return the error of private models of the kind and with the settings of `model`, at several epsilons."""
+    from tacit.factor.ratings.non_negative import RatingNMF
+    from tacit.factor.ratings.plain import Recommender
+    from tacit.factor.ratings.private_non_negative import PrivateRatingNMF
+
     random = np.random.default_rng(0)
     side = model.drawn_from_ if isinstance(model, PrivateRatingNMF) else model._item_side()
     ids, factors = list(model.item_ids_), np.asarray(side.factors)
@@ -387,7 +392,7 @@ def interactions_frontier(model: PrivateImplicitRecommender, n_users: int, n_int
         return float(ranking_scores(lists, wanted, k=k, n_items=len(ids)).recall)
 
     def fitted(epsilon: float) -> float:
-        private = PrivateImplicitRecommender(**{**settings, "epsilon": epsilon}).fit(*train)
+        private = type(model)(**{**settings, "epsilon": epsilon}).fit(*train)
         return recall(private.rank([[ids[item] for item in history] for history, _ in pairs], k))
 
     ranked = np.argsort(-np.bincount(np.concatenate(items[size:]), minlength=len(ids)), kind="stable").tolist()

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.errors import InvalidInputError, parameter, words
 from tacit.estimators.base import public, withheld
-from tacit.factor import NMF
+from tacit.factor.nmf.estimator import NMF
 from tacit.measure import value_difference
 from tacit.perturb.base import Rows, TablePerturbation
 from tacit.perturb.clusters import k_means

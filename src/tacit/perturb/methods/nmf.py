@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit.errors import InvalidInputError, words
 from tacit.estimators.base import withheld
-from tacit.factor import NMF
+from tacit.factor.nmf.estimator import NMF
 from tacit.perturb.base import Rows
 from tacit.perturb.methods.truncated_svd import LowRank
 
