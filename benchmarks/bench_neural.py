@@ -25,13 +25,13 @@ from harness import Part, Quoted, main, peer
 from real_data import data_folder
 from sklearn.datasets import load_digits
 
-from tacit.channel import Grid
+from tacit.channel import Noisy, Plan, Split, Step, Sum
 from tacit.neural import PrivateBayesianClassifier, expected_calibration_error, inputs
+from tacit.neural.buckets import ROUNDING
 from tacit.neural.gradients import Learner
 from tacit.neural.network import perceptron
 from tacit.neural.program import take_step
 from tacit.privacy import gaussian_noise_multiplier
-from tacit.privacy.noise import discrete_gaussian
 
 Data = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 EPSILONS = (10.0, 1.0, 0.5)
@@ -45,6 +45,8 @@ THESIS = Quoted(
 )
 FITS = 8
 """Number of fits at equal noise; the accuracies of single fits differ by up to 4 points."""
+MOST_STEPS = 10_000
+"""Number of steps that a channel is planned for, more than are timed."""
 IMAGES: dict[str, Any] = {"hidden": (), "features": "scattering"}
 PIXELS: dict[str, Any] = {"hidden": (200,)}
 
@@ -232,22 +234,22 @@ def opacus(
 
 
 def our_step(rows: np.ndarray, labels: np.ndarray, hidden: tuple[int, ...]) -> Callable[[], None]:
-    """Return a step: clipped totals, the grid of the channel, exact noise, and the new weights."""
+    """Return a step: clipped totals, the noisy channel with exact noise, and the new weights."""
     learner = Learner(perceptron(rows.shape[1], hidden, 10, 0))
     learner.use_chain()
     given = torch.from_numpy(rows).float(), torch.from_numpy(labels)
     buckets = learner.buckets(given[0].numpy(), len(rows), 1.0)
     model = PrivateBayesianClassifier(hidden, epsilon=1.0, delta=DELTA, step_size=1e-12)
-    training = model._training()
-    grid, theta = Grid(-30), learner.weights()
+    training, theta = model._training(), learner.weights()
     speed = torch.zeros_like(theta)
+    split = Split(gradients=Step(count=MOST_STEPS))
+    channel = Noisy(Plan.for_budget(1.0, DELTA, steps=split))
 
     def step() -> None:
         learner.set_weights(theta)
         totals, _ = learner.clipped_totals(*given, 1.0, buckets)
-        integers = grid.encode(totals["gradient"].numpy())
-        integers += discrete_gaussian(2.0**30, integers.shape)
-        take_step(theta, speed, [grid.decode(integers)], training, len(rows), 1e-12)
+        ask = Sum(gradient=totals["gradient"].numpy(), bound=1 + ROUNDING, step=split["gradients"], units=len(rows))
+        take_step(theta, speed, [channel.exchange([ask])["gradient"]], training, len(rows), 1e-12)
 
     return step
 

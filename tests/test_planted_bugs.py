@@ -745,8 +745,10 @@ def repeated(draw: Any) -> Any:
     """Noise is drawn once for every shape and used again."""
     kept: dict[Any, Any] = {}
 
-    def changed(scale: float, size: Any, *, generator: Any = None) -> Any:
-        return kept.setdefault((scale, size), draw(scale, size, generator=generator))
+    def changed(integers: Any, scale: float, *, generator: Any = None) -> Any:
+        return integers + kept.setdefault(
+            (scale, integers.shape), draw(np.zeros_like(integers), scale, generator=generator)
+        )
 
     return changed
 
@@ -885,18 +887,18 @@ MUTANTS = [
             lambda measure: lambda self, asks: halved(*measure(self, asks)),
         ),
     ),
-    Mutant("noise", "no noise", "noise", attribute(noisy, "discrete_gaussian", silent)),
+    Mutant("noise", "no noise", "noise", attribute(noisy, "with_discrete_gaussian", same)),
     Mutant("noise", "noise of half the width", "noise", wrapped(noisy, "scales", lambda s: narrower(s, 0.5))),
     Mutant("noise", "noise of nine tenths of the width", "noise", wrapped(noisy, "scales", lambda s: narrower(s, 0.9))),
-    Mutant("noise", "noise used twice", "noise", wrapped(noisy, "discrete_gaussian", repeated)),
+    Mutant("noise", "noise used twice", "noise", wrapped(noisy, "with_discrete_gaussian", repeated)),
     Mutant(
         "noise",
         "noise from a fixed seed",
         "noise",
         wrapped(
             noisy,
-            "discrete_gaussian",
-            lambda draw: lambda scale, size, *, generator=None: draw(scale, size, generator=fixed_generator()),
+            "with_discrete_gaussian",
+            lambda add: lambda integers, scale, *, generator=None: add(integers, scale, generator=fixed_generator()),
         ),
     ),
     Mutant(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tacit.channel import Grid
-from tacit.channel.fixedpoint import LIMIT, MANY, exact_sum
+from tacit.channel.fixedpoint import LIMIT, MANY, MANY_PER_CORE, Ring, exact_sum
 from tacit.errors import InvalidInputError, RangeError
 
 exponents = st.integers(-60, 20)
@@ -70,15 +70,38 @@ def test_bad_exponents(exponent):
         Grid(exponent)
 
 
+@pytest.mark.parametrize("size", [MANY, 2 * MANY_PER_CORE])
 @pytest.mark.parametrize("exponent", [-900, -40, 0, 7])
-def test_many_numbers_are_put_on_the_grid_like_a_few(exponent):
+def test_many_numbers_are_put_on_the_grid_like_a_few(exponent, size):
     grid = Grid(exponent)
-    values = np.ldexp(np.random.default_rng(0).normal(size=MANY) * 2.0**20, exponent)
+    values = np.ldexp(np.random.default_rng(0).normal(size=size) * 2.0**20, exponent)
     values[:4] = np.ldexp([0.5, 1.5, -2.5, 0.0], exponent)  # halves are rounded to even
-    few = np.concatenate([grid.encode(part) for part in np.split(values, 8)])
+    few = np.concatenate([grid.encode(part) for part in np.split(values, 64)])
     assert np.array_equal(grid.encode(values), few)
+    assert np.array_equal(grid.encode(values.reshape(16, -1)), few.reshape(16, -1))
     assert grid.encode(values)[:4].tolist() == [0, 2, -2, 0]
     for wrong in (np.nan, np.inf, math.ldexp(2.0**62, exponent)):
         values[-1] = wrong
         with pytest.raises(RangeError, match="magnitude"):
             grid.encode(values)
+
+
+@pytest.mark.parametrize("size", [MANY, 2 * MANY_PER_CORE])
+@pytest.mark.parametrize("exponent", [-900, -40, 0, 7])
+def test_many_numbers_are_taken_off_the_grid_like_a_few(exponent, size):
+    grid = Grid(exponent)
+    integers = np.random.default_rng(0).integers(-(2**62), 2**62, size=size)
+    few = np.concatenate([grid.decode(part) for part in np.split(integers, 64)])
+    assert np.array_equal(grid.decode(integers), few)
+    assert np.array_equal(grid.decode(integers.reshape(16, -1)), few.reshape(16, -1))
+    assert np.array_equal(grid.decode(integers[::2]), few[::2])
+
+
+@pytest.mark.parametrize("parties", [1, 3])
+def test_integers_that_could_wrap_are_refused(parties):
+    most = 2**62 // parties - 1
+    for fitting in ([], [0], [most, -most]):
+        assert Ring(1).of_integers(np.array(fitting, np.int64), parties=parties)[0].view(np.int64).tolist() == fitting
+    for beyond in (most + 1, -most - 1, -(2**63), 2**63 - 1):
+        with pytest.raises(RangeError):
+            Ring(1).of_integers(np.array([0, beyond]), parties=parties)

@@ -428,7 +428,7 @@ def test_shares_of_all_clients_would_not_be_enough_after_dropouts(monkeypatch):
 
 
 def test_a_client_cannot_move_the_integers_by_more_than_the_sensitivity(monkeypatch):
-    monkeypatch.setattr(module, "discrete_gaussian", lambda width, shape: np.zeros(shape, dtype=np.int64))
+    monkeypatch.setattr(module, "with_discrete_gaussian", lambda integers, width: integers)
     setup = SumSettings.choose(5, 50, dropouts=1, colluding=1)
     noise = NoiseShares(setup, bound=3.0, epsilon=1.0, delta=1e-6)
     rng = np.random.default_rng(0)

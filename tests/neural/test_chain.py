@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from tacit.neural.chain import BLOCK, Chain, _equal
-from tacit.neural.gradients import classification_loss
+from tacit.neural.chain import BLOCK, Chain, ForwardBackward, _equal
+from tacit.neural.losses import classification_loss, regression_loss
 from tacit.neural.network import perceptron
 
 
@@ -57,17 +57,75 @@ def test_results_do_not_depend_on_the_batch(build, width, classes, dtype, block)
         assert _equal(part, whole, selection)
 
 
-def test_blocks_are_single_rows_where_rows_depend_on_each_other(monkeypatch):
-    network = perceptron(8, (5,), 3, 0)
-    honest = Chain._block
+@pytest.mark.parametrize(("activation", "passes"), [(nn.Tanh, "_quick_block"), (nn.GELU, "_block")])
+def test_blocks_are_single_rows_where_rows_depend_on_each_other(monkeypatch, activation, passes):
+    network = nn.Sequential(nn.Linear(8, 5), activation(), nn.Linear(5, 3))
+    honest = getattr(Chain, passes)
 
     def leaning(self, inputs, slopes, squares, targets, loss, losses):
         honest(self, inputs, slopes, squares, targets, loss, losses)
         losses[0] += losses[-1] * 2**-40
 
     assert chain_of(network).block == BLOCK
-    monkeypatch.setattr(Chain, "_block", leaning)
+    monkeypatch.setattr(Chain, passes, leaning)
     assert chain_of(network).block == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("loss", [classification_loss, regression_loss])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: nn.Linear(7, 4),
+        lambda: nn.Sequential(nn.Linear(7, 9), nn.Linear(9, 4)),
+        lambda: nn.Sequential(
+            nn.Linear(7, 20), nn.Tanh(), nn.Dropout(), nn.Linear(20, 9), nn.Sigmoid(), nn.Linear(9, 4)
+        ),
+        lambda: nn.Sequential(nn.Linear(7, 33), nn.ReLU(), nn.Linear(33, 4, bias=False)),
+        lambda: nn.Sequential(nn.Linear(7, 5), nn.Sigmoid(), nn.Tanh(), nn.Linear(5, 4)),
+    ],
+)
+def test_quick_blocks_give_what_autograd_gives(build, loss, dtype, monkeypatch):
+    chain = chain_of(build(), dtype)
+    rows, labels = examples(50, 7, 4)
+    targets = labels if loss is classification_loss else torch.randn(50, 4, generator=torch.Generator().manual_seed(5))
+    quick = copy.deepcopy(chain.forward_backward(rows, targets, loss))
+    monkeypatch.setattr(Chain, "_quick_block", Chain._block)
+    slow = chain.forward_backward(rows, targets, loss)
+    close = {"rtol": 1e-11, "atol": 1e-13} if dtype is torch.float64 else {"rtol": 2e-5, "atol": 2e-6}
+    torch.testing.assert_close(quick.losses, slow.losses, **close)
+    for name in chain.layers:
+        torch.testing.assert_close(quick.inputs[name], slow.inputs[name], **close)
+        torch.testing.assert_close(quick.slopes[name], slow.slopes[name], **close)
+    for name, squares in quick.squares.items():
+        torch.testing.assert_close(squares, slow.squares[name], **close)
+
+
+def test_the_perceptron_passes_without_autograd(monkeypatch):
+    chain = chain_of(perceptron(7, (9, 5), 4, 0))
+    monkeypatch.setattr(Chain, "_block", None)
+    chain.forward_backward(*examples(5, 7, 4), classification_loss)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf, 1e38])
+def test_a_row_that_is_not_finite_does_not_affect_the_others(bad):
+    chain = chain_of(perceptron(7, (9,), 4, 0))
+    rows, labels = examples(20, 7, 4)
+    whole = copy.deepcopy(chain.forward_backward(rows, labels, classification_loss))
+    others = [place for place in range(20) if place != 6]
+    rows[6, 2] = bad
+    part = chain.forward_backward(rows, labels, classification_loss)
+    assert _equal(ForwardBackward(*(of_places(kept, others) for kept in fields_of(part))), whole, torch.tensor(others))
+
+
+def fields_of(passed):
+    return passed.inputs, passed.slopes, passed.squares, passed.largest, passed.losses
+
+
+def of_places(kept, places):
+    if isinstance(kept, dict):
+        return {name: numbers[places] for name, numbers in kept.items()}
+    return kept[places]
 
 
 @pytest.mark.parametrize("block", [None, 1])

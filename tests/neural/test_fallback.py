@@ -20,7 +20,8 @@ from tacit.neural.fallback import (
     chosen_scale,
     shrunk,
 )
-from tacit.neural.gradients import Learner, regression_loss
+from tacit.neural.gradients import Learner
+from tacit.neural.losses import regression_loss
 from tacit.neural.network import perceptron
 from tacit.neural.program import COUNT_FRACTION, MOST_COUNT_FRACTION, OF_THE_COUNTS, count_fraction_for
 from tacit.privacy import gaussian_noise_multiplier

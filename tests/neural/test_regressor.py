@@ -11,7 +11,8 @@ from sklearn.linear_model import LinearRegression
 import tacit
 from tacit.errors import InvalidInputError
 from tacit.neural import PrivateBayesianRegressor
-from tacit.neural.gradients import Learner, regression_loss
+from tacit.neural.gradients import Learner
+from tacit.neural.losses import regression_loss
 from tacit.neural.network import perceptron
 
 RANDOM = np.random.default_rng(0)

@@ -389,18 +389,19 @@ def test_the_fast_engines_are_used_where_they_are_right():
     assert engine_of(Branches()) is Engine.ONE_BY_ONE
 
 
-def test_a_chain_that_is_wrong_is_not_used(monkeypatch):
+@pytest.mark.parametrize(("activation", "passes"), [(nn.Tanh, "_quick_block"), (nn.GELU, "_block")])
+def test_a_chain_that_is_wrong_is_not_used(monkeypatch, activation, passes):
     from tacit.neural.chain import Chain
 
-    honest = Chain._block
+    honest = getattr(Chain, passes)
 
     def wrong(self, inputs, slopes, *rest):
         honest(self, inputs, slopes, *rest)
         slopes[0][:, 0] *= 1.001
 
-    network = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 2))
+    network = nn.Sequential(nn.Linear(6, 4), activation(), nn.Linear(4, 2))
     assert engine_of(network) is Engine.CHAIN
-    monkeypatch.setattr(Chain, "_block", wrong)
+    monkeypatch.setattr(Chain, passes, wrong)
     assert engine_of(network) is Engine.VMAP
 
 

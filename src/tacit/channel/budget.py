@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from dataclasses import replace
 from enum import Enum
+from functools import lru_cache
 from typing import Protocol
 
 from tacit.channel.plan import Plan, Step
@@ -81,6 +82,9 @@ class BudgetedRun:
         self._account = account
         self._charge: PaidCharge | None = None
         self._opened = False
+        self._planned: Counter[Step] = Counter()
+        for step in plan.steps:
+            self._planned[_key(step, step.sampling_rate)] += step.count
         self._used: Counter[Step] = Counter()
         self._choices = 0
         self._releases: list[Release] = []
@@ -96,14 +100,8 @@ class BudgetedRun:
         """
         if self.state is not State.CLOSED or not self._releases:
             return merge(self._releases)
-        left = [replace(step, count=count) for step, count in (self._planned() - self._used).items()]
+        left = [replace(step, count=count) for step, count in (self._planned - self._used).items()]
         return merge([*self._releases, *self.plan.releases(left, self.plan.choices[self._choices :])])
-
-    def _planned(self) -> Counter[Step]:
-        counts: Counter[Step] = Counter()
-        for step in self.plan.steps:
-            counts[_key(step, step.sampling_rate)] += step.count
-        return counts
 
     def open(self) -> None:
         """Begin the one run that this object is for."""
@@ -116,7 +114,7 @@ class BudgetedRun:
     def planned(self, step: Step, rate: float) -> Step:
         """Return the step of the plan that a sum is; raise `BudgetError` if no such sum is left."""
         key = _key(step, rate)
-        if self._planned()[key] <= self._used[key]:
+        if self._planned[key] <= self._used[key]:
             name = f"{step.name!r}" if step.name else f"of weight {step.weight:g}"
             raise _not_planned(f"no further sum {name} at sampling rate {rate:g}")
         return key
@@ -152,7 +150,7 @@ class BudgetedRun:
             self.state = State.CLOSED
             if self._charge is None or self.memory.resumable:
                 return
-            if self._planned() != self._used or self._choices < len(self.plan.choices):
+            if self._planned != self._used or self._choices < len(self.plan.choices):
                 done = [replace(step, count=count) for step, count in self._used.items()]
                 self._charge.settle(self.plan.guarantee(done, self._choices))
 
@@ -172,6 +170,7 @@ class BudgetedRun:
             raise _used_up("one that another process made")
 
 
+@lru_cache(maxsize=64)
 def _key(step: Step, rate: float) -> Step:
     return replace(step, count=1, sampling_rate=rate)
 

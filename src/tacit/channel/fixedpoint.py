@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import InvalidInputError, RangeError, kind_of, parameter, words
+from tacit.privacy.long_arrays import empty, in_parts
 
 LIMIT = 2**62
 """Encoded numbers and totals stay below this in magnitude: a sum of two still fits 64 bits, so it never wraps."""
@@ -23,6 +24,9 @@ _WORD = 64
 
 MANY = 2**16
 """From this many numbers on, a compiled loop puts them on a grid in one pass; it takes a while to load."""
+MANY_PER_CORE = 2**17
+"""Numbers that a core puts on a grid, or takes off it, at least (about 0.1 ms of work): two cores take part from twice as many
+on."""
 MANY_WORDS = 2**14
 """From this many words on, a compiled loop adds numbers of 128 bits in one pass."""
 
@@ -69,8 +73,13 @@ class Grid:
         if array.size >= MANY and array.dtype == np.float64 and array.flags.c_contiguous:
             from tacit.channel.word_loops import put_on_grid
 
-            integers = np.empty(array.shape, np.int64)
-            fits = bool(put_on_grid(array.reshape(-1), factor, float(LIMIT), integers.reshape(-1)))
+            integers = empty(array.shape, np.int64)
+            values, put = array.reshape(-1), integers.reshape(-1)
+            fits = all(
+                in_parts(
+                    lambda part: put_on_grid(values[part], factor, float(LIMIT), put[part]), values.size, MANY_PER_CORE
+                )
+            )
         else:
             with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinity, or is NaN, does not fit
                 scaled = np.rint(np.multiply(array, factor, dtype=np.float64))
@@ -86,11 +95,23 @@ class Grid:
 
     def decode(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the numbers that the integers stand for."""
-        return np.asarray(np.multiply(integers, self.step, dtype=np.float64))
+        if not (integers.size >= MANY and integers.dtype == np.int64 and integers.flags.c_contiguous):
+            return np.asarray(np.multiply(integers, self.step, dtype=np.float64))
+        from tacit.channel.word_loops import take_off_grid
+
+        values = empty(integers.shape, np.float64)
+        given, put = integers.reshape(-1), values.reshape(-1)
+        in_parts(lambda part: take_off_grid(given[part], self.step, put[part]), given.size, MANY_PER_CORE)
+        return values
 
 
 def exact_sum(terms: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Add integer arrays exactly; a total beyond the range raises `RangeError`, it never wraps."""
+    """Add integer arrays exactly; a total beyond the range raises `RangeError`, it never wraps.
+
+    The total of a single array is that array itself.
+    """
+    if len(terms) == 1:
+        return terms[0]
     total = terms[0].copy()
     for term in terms[1:]:
         total += term  # both below 2^62 in magnitude, so this cannot wrap
@@ -177,7 +198,8 @@ class Ring:
         """Take integers as they are, under the same condition; one word only."""
         flat = np.ascontiguousarray(integers, dtype=np.int64).ravel()
         most = 2 ** (_WORD - 2) // parties  # compared from both sides: the least integer has no magnitude
-        self._check(bool(np.all((flat < most) & (flat > -most))), Grid(0), parties)
+        parts = in_parts(lambda part: _are_below(flat[part], most), flat.size, MANY_PER_CORE)
+        self._check(all(parts), Grid(0), parties)
         return flat.view(np.uint64)[None]
 
     def decode(self, elements: Elements, grid: Grid) -> NDArray[np.float64]:
@@ -237,6 +259,10 @@ class Ring:
                 words("a number beyond that, or NaN or infinity"),
                 "Scale the data down, use words of 128 bits, or a coarser grid. Nothing was sent.",
             )
+
+
+def _are_below(integers: NDArray[np.int64], most: int) -> bool:
+    return not integers.size or -most < int(integers.min()) <= int(integers.max()) < most
 
 
 def _largest(values: NDArray[np.float64]) -> float:

@@ -28,7 +28,7 @@ from tacit.channel.plan import LEAST_LATTICE_SIGMA, Plan
 from tacit.channel.run import Transcript, lengths_of
 from tacit.errors import InvalidInputError, ProtocolError, Undisclosed, parameter, words
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise import discrete_gaussian, discrete_laplace
+from tacit.privacy.noise import discrete_laplace, with_discrete_gaussian
 from tacit.privacy.noise.entropy import insecure_generator
 from tacit.privacy.releases import GaussianRelease
 from tacit.validation import check_count, warn_about_delta
@@ -280,11 +280,12 @@ class Noisy:
     def _released(self, ask: Sum, measured: dict[str, Measured], shares: dict[str, float]) -> Total:
         """Add the noise and total over the parties."""
         noised = [
-            array.integers + discrete_gaussian(shares[name], array.integers.shape, generator=self._insecure)
+            with_discrete_gaussian(array.integers, shares[name], generator=self._insecure)
             for name, array in measured.items()
         ]
+        joined = noised[0] if len(noised) == 1 else np.concatenate([array.ravel() for array in noised])
         added = self._peers.add(
-            ONE_WORD.of_integers(np.concatenate([array.ravel() for array in noised]), parties=self._peers.parties),
+            ONE_WORD.of_integers(joined, parties=self._peers.parties),
             ONE_WORD,
             str(ask.signature()),
             noised=True,

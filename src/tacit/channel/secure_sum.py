@@ -47,7 +47,7 @@ from tacit.channel.noisy import LEAST_SHARE, SHARE_RESERVE, scales
 from tacit.channel.plan import Plan
 from tacit.errors import InvalidInputError, PartyError, ProtocolError, parameter, words
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise import discrete_gaussian
+from tacit.privacy.noise import with_discrete_gaussian
 from tacit.privacy.releases import GaussianRelease
 from tacit.validation import check_count, check_positive
 
@@ -626,7 +626,7 @@ class NoiseShares:
                 f"{self.settings.length} finite numbers", words("something else"), "Check the client's vector."
             )
         clipped = values * min(1.0, self.bound / norm) if norm > 0 else values
-        integers = self._scales[0].encode(clipped) + discrete_gaussian(self.share, values.shape)
+        integers = with_discrete_gaussian(self._scales[0].encode(clipped), self.share)
         return self.settings.ring.of_integers(integers, parties=self.settings.clients)
 
     def decode(self, total: Elements) -> NDArray[np.float64]:

@@ -25,6 +25,13 @@ def put_on_grid(values: NDArray[np.float64], factor: float, limit: float, intege
 
 
 @njit(cache=True, nogil=True)
+def take_off_grid(integers: NDArray[np.int64], step: float, values: NDArray[np.float64]) -> None:
+    """Multiply integers by a step, in float64."""
+    for place in range(integers.size):
+        values[place] = np.float64(integers[place]) * step
+
+
+@njit(cache=True, nogil=True)
 def put_in_two_words(
     values: NDArray[np.float64], factor: float, limit: float, lower: NDArray[np.int64], upper: NDArray[np.int64]
 ) -> bool:

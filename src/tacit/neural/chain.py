@@ -18,16 +18,17 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from tacit.errors import Undisclosed
-from tacit.neural.loops import add_row_squares
+from tacit.neural.loops import add_row_squares, times_slope_of_relu, times_slope_of_sigmoid, times_slope_of_tanh
+from tacit.neural.losses import COMPILED, Loss, regression_loss
 from tacit.neural.threads import copy_rows, run_pieces
-
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""Maps scores (n, n_outputs) and targets (n or n, n_outputs) to one loss per example."""
 
 BLOCK, LANES = 320, 16
 """Rows per product, and the multiple to which widths are padded: 16 float32 numbers fill the widest vector registers. Set by
@@ -47,6 +48,14 @@ SIMPLE = (
     nn.Dropout,
 )
 """The layers of a chain. In evaluation mode all but the first work entry by entry."""
+
+Activation = tuple[Callable[..., torch.Tensor], Callable[..., None]]
+QUICK: dict[type[nn.Module], Activation] = {
+    nn.Tanh: (torch.tanh, times_slope_of_tanh),
+    nn.Sigmoid: (torch.sigmoid, times_slope_of_sigmoid),
+    nn.ReLU: (partial(torch.clamp, min=0.0), times_slope_of_relu),
+}
+"""Those whose derivative follows from their output: the function, and the loop that multiplies slopes by the derivative."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,6 +107,7 @@ class Chain:
         ]
         self._biases = [torch.zeros(after, dtype=dtype) for after in self._ends[1:]]
         self._memory: dict[str, torch.Tensor] = {}
+        self._activations = _activations(parts)
 
     @classmethod
     def of(
@@ -148,10 +158,11 @@ class Chain:
         slopes = [
             self.memory(f"slopes {place}", (whole, width), self.dtype) for place, width in enumerate(self._ends[1:])
         ]
-        squares = [torch.zeros(2, whole, dtype=torch.float64) for _ in inputs]  # of the inputs, and of the slopes
-        losses = torch.zeros(whole, dtype=torch.float64)
+        squares = np.zeros((len(inputs), 2, whole))  # of the inputs, and of the slopes
+        losses = torch.from_numpy(np.zeros(whole))
         padded_targets = targets.new_zeros(whole, *targets.shape[1:])
         padded_targets[:count] = given
+        pass_block = self._block if self._activations is None or loss not in COMPILED else self._quick_block
 
         def run(piece: int) -> None:
             start = piece * self.block
@@ -159,23 +170,27 @@ class Chain:
             places = chosen if some is None else some[chosen]
             place = slice(start, start + self.block)
             self._put_rows(inputs[0][place], rows, places, chosen.stop - start)
-            self._block(
+            pass_block(
                 [numbers[place] for numbers in inputs],
                 [numbers[place] for numbers in slopes],
-                [numbers[:, place] for numbers in squares],
+                squares[:, :, place],
                 padded_targets[place],
                 loss,
                 losses[place],
             )
 
         run_pieces(run, whole // self.block)
-        results = ForwardBackward({}, {}, {}, torch.zeros(count, dtype=torch.float64), losses[:count])
-        for (name, layer), a, g, both in zip(self.layers.items(), inputs, slopes, squares, strict=True):
-            a_squared, g_squared = both[:, :count]
+        squares = squares[:, :, :count]
+        with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal that an example has such numbers
+            products = squares[:, 0] * squares[:, 1]
+            largest = torch.from_numpy(squares.max(axis=(0, 1)))
+        results = ForwardBackward({}, {}, {}, largest, losses[:count])
+        for place, (name, layer) in enumerate(self.layers.items()):
             # one example's gradient is the outer product of g and a (for the bias: g), so its norm is |g| |a| (or |g|)
-            results.inputs[name], results.slopes[name] = a[:count, : layer.in_features], g[:count, : layer.out_features]
-            results.squares[f"{name}weight"], results.squares[f"{name}bias"] = g_squared * a_squared, g_squared
-            torch.maximum(results.largest, torch.maximum(a_squared, g_squared), out=results.largest)
+            results.inputs[name] = inputs[place][:count, : layer.in_features]
+            results.slopes[name] = slopes[place][:count, : layer.out_features]
+            results.squares[f"{name}weight"] = torch.from_numpy(products[place])
+            results.squares[f"{name}bias"] = torch.from_numpy(squares[place, 1])
         return results
 
     def _put_rows(self, block: torch.Tensor, rows: torch.Tensor, places: slice | torch.Tensor, count: int) -> None:
@@ -219,9 +234,7 @@ class Chain:
         rows = torch.randn(self.block, next(iter(self.layers.values())).in_features, generator=draw)
         targets = torch.randn(self.block, self._outputs, generator=draw)
 
-        def loss(scores: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-            return (scores - given).square().sum(dim=1)
-
+        loss = regression_loss
         whole = copy.deepcopy(self.forward_backward(rows, targets, loss))  # the next call uses its memory again
         selections = [
             torch.arange(1, self.block),
@@ -235,7 +248,7 @@ class Chain:
         self,
         inputs: list[torch.Tensor],
         slopes: list[torch.Tensor],
-        squares: list[torch.Tensor],
+        squares: NDArray[np.float64],
         targets: torch.Tensor,
         loss: Loss,
         losses: torch.Tensor,
@@ -251,8 +264,36 @@ class Chain:
         losses.copy_(of_rows.detach())
         for layer, a, g, kept, both in zip(self.layers.values(), inputs, gradients, slopes, squares, strict=True):
             kept.copy_(g)
-            add_row_squares(a.numpy(), layer.in_features, both[0].numpy())
-            add_row_squares(kept.numpy(), layer.out_features, both[1].numpy())
+            add_row_squares(a.numpy(), layer.in_features, both[0])
+            add_row_squares(kept.numpy(), layer.out_features, both[1])
+
+    def _quick_block(
+        self,
+        inputs: list[torch.Tensor],
+        slopes: list[torch.Tensor],
+        squares: NDArray[np.float64],
+        targets: torch.Tensor,
+        loss: Loss,
+        losses: torch.Tensor,
+    ) -> None:
+        """Do what `_block` does without autograd, which takes longer than the products of narrow layers.
+
+        The memory of the slopes holds a layer's outputs before. Few calls that let other threads have Python's global lock are
+        made: to get it back may take as long as a small product.
+        """
+        assert self._activations is not None
+        last = len(slopes) - 1
+        for place, (weight, bias, outputs) in enumerate(zip(self._weights, self._biases, slopes, strict=True)):
+            torch.addmm(bias, inputs[place], weight.T, out=outputs)
+            if place < last:
+                self._activations[place][0](outputs, out=inputs[place + 1])
+        COMPILED[loss](slopes[last].numpy(), targets.numpy(), self._outputs, losses.numpy())
+        for place in range(last - 1, -1, -1):
+            torch.matmul(slopes[place + 1], self._weights[place + 1], out=slopes[place])
+            self._activations[place][1](inputs[place + 1].numpy(), slopes[place].numpy())
+        for layer, a, g, both in zip(self.layers.values(), inputs, slopes, squares, strict=True):
+            add_row_squares(a.numpy(), layer.in_features, both[0])
+            add_row_squares(g.numpy(), layer.out_features, both[1])
 
     def _forward(self, inputs: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor]:
         """Run the block in the first of `inputs` and put what goes into the other layers into the others.
@@ -273,6 +314,19 @@ class Chain:
             else:
                 current = part(current)
         return outputs, current
+
+
+def _activations(parts: dict[str, nn.Module]) -> list[Activation] | None:
+    """Return what stands between the fully connected layers, if that is one function of `QUICK` each, and nothing else."""
+    types = [type(part) for part in parts.values() if type(part) not in (nn.Identity, nn.Dropout)]
+    between = types[1::2]
+    if (
+        any(kind is not nn.Linear for kind in types[::2])
+        or len(types) % 2 == 0
+        or not all(kind in QUICK for kind in between)
+    ):
+        return None
+    return [QUICK[kind] for kind in between]
 
 
 def _padded(width: int) -> int:

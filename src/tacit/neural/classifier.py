@@ -12,8 +12,8 @@ from sklearn.base import ClassifierMixin
 
 from tacit.estimators.base import public, released
 from tacit.neural.fallback import ClassFrequencies
-from tacit.neural.gradients import classification_loss
 from tacit.neural.inputs import checked_labels
+from tacit.neural.losses import classification_loss
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork
 from tacit.validation import TableLike, check_epsilon
 

@@ -24,14 +24,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 from torch.func import functional_call, grad_and_value, vmap
-from torch.nn.functional import cross_entropy
 
 from tacit.errors import Undisclosed
 from tacit.neural.buckets import LARGEST, add_outer_products, bucket_count, buckets_of, is_accurate, parts_of
-from tacit.neural.chain import BLOCK, Chain, Loss
+from tacit.neural.chain import BLOCK, Chain
 from tacit.neural.fallback import MEASURED, Fallback
 from tacit.neural.loops import add_columns
+from tacit.neural.losses import Loss, classification_loss
 from tacit.neural.threads import copy_rows, run_pieces
+from tacit.privacy.long_arrays import empty
 
 MOST_NUMBERS = 2**24
 """Largest number of gradient entries that are formed at a time (128 MB)."""
@@ -66,16 +67,6 @@ class Gradients(Undisclosed):
     flat: dict[str, torch.Tensor]
     squares: dict[str, torch.Tensor]
     losses: torch.Tensor
-
-
-def classification_loss(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return minus the logarithm of the softmax of each label's score: -log p(y|x, theta) of Ermis 2020, eq. 2.14."""
-    return cross_entropy(scores, labels, reduction="none")
-
-
-def regression_loss(scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return half the squared distance of the scores from the targets."""
-    return (scores - targets).square().sum(dim=1) / 2
 
 
 class Learner:
@@ -210,7 +201,11 @@ class Learner:
         losses : tensor of shape (n_examples,)
             NaN for an example whose gradient is not finite, which contributes zero to the totals.
         """
-        totals = {group: torch.from_numpy(np.zeros(self._size_of(names))) for group, names in self.groups.items()}
+        totals = {
+            group: torch.from_numpy(empty((self._size_of(names),), np.float64)) for group, names in self.groups.items()
+        }
+        if buckets is None or not len(rows):
+            _set_to_zero(totals)
         losses = [torch.zeros(0, dtype=torch.float64)]
         if self.chain is not None:
             self.chain.copy_weights()
@@ -313,10 +308,11 @@ class Learner:
         return sum(self.parameters[name].numel() for name in names)
 
     def _add(self, totals: dict[str, torch.Tensor], gradients: Gradients, clip: float) -> torch.Tensor:
-        factors = _clip_factors(gradients.squares, clip)
-        dropped = ~_all_finite(gradients.squares)
+        squares = {group: values.numpy() for group, values in gradients.squares.items()}
+        dropped = torch.from_numpy(_not_finite(squares))
         for group, flat in gradients.flat.items():
-            totals[group] += factors[group] @ flat.masked_fill_(dropped[:, None], 0.0)
+            factors = torch.from_numpy(_clip_factors(squares[group], clip))
+            totals[group] += factors @ flat.masked_fill_(dropped[:, None], 0.0)
         return gradients.losses.masked_fill(dropped, torch.nan)
 
     def _add_buckets(
@@ -327,14 +323,15 @@ class Learner:
         clip: float,
         buckets: torch.Tensor,
     ) -> torch.Tensor:
-        order = torch.argsort(buckets, stable=True)
-        ends = torch.bincount(buckets).cumsum(0).tolist() if len(buckets) else []
-        losses = torch.zeros(len(rows), dtype=torch.float64)
-        start = 0
+        order = torch.from_numpy(np.argsort(buckets.numpy(), kind="stable"))
+        ends = np.cumsum(np.bincount(buckets.numpy())).tolist()
+        losses = torch.from_numpy(np.zeros(len(rows)))
+        start, begun = 0, False  # the first examples set the totals, the others are added to them
         for end in [*ends[BUCKETS_AT_ONCE - 1 :: BUCKETS_AT_ONCE], len(rows)]:
             some, start = order[start:end], end
             if len(some):
-                losses[some] = self._add_outer_products(totals, rows, targets, clip, some, buckets[some])
+                losses[some] = self._add_outer_products(totals, rows, targets, clip, some, buckets[some], begun)
+                begun = True
         return losses
 
     def _add_outer_products(
@@ -345,23 +342,38 @@ class Learner:
         clip: float,
         some: torch.Tensor | None = None,
         buckets: torch.Tensor | None = None,
+        begun: bool = True,
     ) -> torch.Tensor:
-        """Add the clipped gradients: bucket by bucket for the examples at the places `some`, otherwise in float64."""
+        """Add the clipped gradients: bucket by bucket for the examples at the places `some`, otherwise in float64.
+
+        Totals that were not `begun` hold arbitrary numbers, which are replaced.
+        """
         assert self.chain is not None
         results = self.chain.forward_backward(rows, targets, self.loss, some)
-        squares = {group: _added(results.squares[name] for name in names) for group, names in self.groups.items()}
-        factors = _clip_factors(squares, clip)
-        dropped = ~_all_finite(squares)
-        if bool(dropped.any()):  # zero times infinity would not be zero
-            for numbers in (*results.slopes.values(), *results.inputs.values()):
-                numbers.masked_fill_(dropped[:, None], 0.0)
-        large = (results.largest > LARGEST**2) & ~dropped
-        exact = torch.ones_like(dropped) if buckets is None else large  # the examples that are added up in float64
-        any_exact = bool(exact.any())
-        counts = [] if buckets is None else torch.unique_consecutive(buckets, return_counts=True)[1].tolist()
+        # single numbers of examples by NumPy, whose small operations are faster than those of torch
+        squares = {
+            group: _added(results.squares[name].numpy() for name in names) for group, names in self.groups.items()
+        }
+        dropped = _not_finite(squares)
+        if dropped.any():
+            results.losses[torch.from_numpy(dropped)] = torch.nan
+            for numbers in (
+                *results.slopes.values(),
+                *results.inputs.values(),
+            ):  # zero times infinity would not be zero
+                numbers.masked_fill_(torch.from_numpy(dropped)[:, None], 0.0)
+        large = (results.largest.numpy() > LARGEST**2) & ~dropped
+        exact = np.ones_like(dropped) if buckets is None else large  # the examples that are added up in float64
+        some_exact = np.flatnonzero(exact)
+        if some_exact.size and not begun:
+            _set_to_zero(totals)
+            begun = True
+        counts = [] if buckets is None else [count for count in np.bincount(buckets.numpy()).tolist() if count]
         pieces: list[Callable[[], None]] = []
         for group, names in self.groups.items():
-            factor = factors[group].masked_fill(dropped, 0.0)[:, None]
+            factors = _clip_factors(squares[group], clip)
+            factors[dropped] = 0.0
+            scales = torch.from_numpy(np.where(exact, 0.0, factors).astype(np.float32))[:, None]
             start = 0
             for layer in {_split(name)[0]: None for name in names}:  # a layer's weights and bias are clipped together
                 a, g = results.inputs[layer], results.slopes[layer]
@@ -370,20 +382,20 @@ class Learner:
                     shape = self.parameters[layer + kind].shape
                     places[kind] = totals[group][start : start + shape.numel()].view(shape)
                     start += shape.numel()
-                if any_exact:
-                    apart = g[exact].double() * factor[exact]
+                if some_exact.size:
+                    apart = g[some_exact].double() * torch.from_numpy(factors[some_exact])[:, None]
                     for kind, place in places.items():
                         if kind == "bias":
                             place.add_(apart.sum(dim=0))
                         else:
-                            place.addmm_(apart.T, a[exact].double())
+                            place.addmm_(apart.T, a[some_exact].double())
                 if buckets is not None:
-                    scales = factor.masked_fill(exact[:, None], 0.0).float()
                     pieces += [
-                        partial(_add_units, places, g, a, scales, counts, units) for units in parts_of(g.shape[1])
+                        partial(_add_units, places, g, a, scales, counts, units, begun)
+                        for units in parts_of(g.shape[1])
                     ]
         run_pieces(lambda piece: pieces[piece](), len(pieces))
-        return results.losses.masked_fill(dropped, torch.nan)
+        return results.losses
 
 
 def _add_units(
@@ -393,34 +405,45 @@ def _add_units(
     scales: torch.Tensor,
     counts: list[int],
     units: slice,
+    begun: bool,
 ) -> None:
-    """Scale the slopes of some units of a layer, and add their outer products with the inputs to the totals."""
+    """Scale the slopes of some units of a layer, and add their outer products with the inputs to the totals, if `begun`."""
     h = g[:, units]
     h.mul_(scales)
     for kind, place in places.items():
+        total = place[units]
+        if not begun:
+            total.zero_()
         if kind == "bias":
-            add_columns(h.numpy(), place[units].numpy())
+            add_columns(h.numpy(), total.numpy())
         else:
-            add_outer_products(place[units], h, a, counts)
+            add_outer_products(total, h, a, counts)
 
 
-def _clip_factors(squares: dict[str, torch.Tensor], clip: float) -> dict[str, torch.Tensor]:
+def _set_to_zero(totals: dict[str, torch.Tensor]) -> None:
+    for total in totals.values():
+        total.numpy().fill(
+            0.0
+        )  # by NumPy, because torch has threads for it, which go on spinning on cores that others want
+
+
+def _clip_factors(squares: NDArray[np.float64], clip: float) -> NDArray[np.float64]:
     """Return ``1 / max(1, |g| / C)`` per example: line 6 of Algorithm 3 of Ermis 2020, which clips the batch instead."""
-    # by NumPy, because torch has threads for it, which go on spinning on the cores that others want
-    norms = {group: torch.from_numpy(np.sqrt(values.numpy())) for group, values in squares.items()}
-    return {group: torch.where(values > clip, clip / values, 1.0) for group, values in norms.items()}
+    norms: NDArray[np.float64] = np.sqrt(squares)
+    return np.divide(clip, norms, out=np.ones_like(norms), where=norms > clip)
 
 
-def _all_finite(squares: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Return for every example whether the norms of its gradients are finite numbers, in all groups."""
-    return torch.isfinite(_added(iter(squares.values())))
+def _not_finite(squares: dict[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """Return for every example whether the norm of its gradient is not a finite number, in one of the groups."""
+    return ~np.isfinite(_added(iter(squares.values())))
 
 
-def _added(numbers: Iterator[torch.Tensor]) -> torch.Tensor:
+def _added(numbers: Iterator[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Add vectors one after the other: a reduction may round an entry by its position."""
-    total = next(numbers).clone()
-    for more in numbers:
-        total += more
+    total = next(numbers).copy()
+    with np.errstate(over="ignore"):  # a warning would reveal that an example has such a gradient
+        for more in numbers:
+            total += more
     return total
 
 

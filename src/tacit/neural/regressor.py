@@ -11,8 +11,8 @@ from sklearn.base import RegressorMixin
 from tacit.estimators.base import learned, public, released
 from tacit.estimators.input import as_numbers
 from tacit.neural.fallback import MeanTarget
-from tacit.neural.gradients import regression_loss
 from tacit.neural.inputs import checked_targets
+from tacit.neural.losses import regression_loss
 from tacit.neural.network_fit import PUBLIC, PrivateNetwork
 from tacit.validation import TableLike
 

@@ -330,8 +330,10 @@ def interrupted(call, line):
 @pytest.mark.slow
 def test_a_release_that_drew_noise_before_it_was_interrupted_is_not_made_again(tmp_path, monkeypatch):
     draws = []
-    draw = noisy.discrete_gaussian
-    monkeypatch.setattr(noisy, "discrete_gaussian", lambda *args, **given: (draws.append(1), draw(*args, **given))[1])
+    add = noisy.with_discrete_gaussian
+    monkeypatch.setattr(
+        noisy, "with_discrete_gaussian", lambda *args, **given: (draws.append(1), add(*args, **given))[1]
+    )
     outcomes = set()
     for line in range(30, 10_000, 61):
         folder = tmp_path / str(line)

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tacit.privacy import discrete_gaussian, discrete_laplace, secure_generator
-from tacit.privacy.noise import _PARALLEL_DRAWS
+from tacit.privacy.noise import _LEAST_PART
 from tacit.privacy.noise.entropy import GENERATOR_KEY_BITS, STREAM_KEY_BYTES, secure_words
 
 SECURITY = " ".join((Path(__file__).parents[3] / "SECURITY.md").read_text(encoding="utf-8").split())
@@ -33,7 +33,7 @@ def test_noise_bits_are_aes_in_counter_mode_under_a_key_of_the_operating_system(
         np.testing.assert_array_equal(words, np.frombuffer(stream, dtype=np.uint64))
 
 
-@pytest.mark.parametrize("size", [1, 1000, _PARALLEL_DRAWS])
+@pytest.mark.parametrize("size", [1, 1000, 2 * _LEAST_PART])
 def test_every_draw_has_keys_of_its_own(monkeypatch, size):
     keys = []
     system = secrets.token_bytes

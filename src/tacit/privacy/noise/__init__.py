@@ -10,19 +10,15 @@ May be imported by whoever may import `privacy`.
 from __future__ import annotations
 
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.errors import InvalidInputError, parameter
+from tacit.errors import InvalidInputError, kind_of, parameter
+from tacit.privacy.long_arrays import empty, in_parts
 from tacit.validation import check_count, check_positive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.random import Generator
     from numpy.typing import ArrayLike, NDArray
 
@@ -34,8 +30,8 @@ _LEAST_SCALE = 2.0**-8
 """Likewise; narrower noise is 0 except with a probability below 2 e^-256."""
 _MOST = 2.0**40
 """Largest width: up to it all draws, and the products that the sampler computes, fit 64-bit integers."""
-_PARALLEL_DRAWS = 2**17
-"""From this many secure draws on, all cores take part, each with random bits of its own (below, threads cost more)."""
+_LEAST_PART = 2**15
+"""Secure draws that a core makes at least (about 0.2 ms of work), each core with random bits of its own; set by hand."""
 
 
 def discrete_gaussian(
@@ -64,14 +60,50 @@ def discrete_gaussian(
     InvalidInputError
         If `sigma` or `size` or `generator` cannot be used.
     """
-    sigma = _check_width(sigma, "sigma", _LEAST_SIGMA)
-    shape = _check_shape(size)
-    from tacit.privacy.noise.samplers import put_gaussian, sample_gaussian
+    draws = np.zeros(_check_shape(size), np.int64)
+    _put(_check_width(sigma, "sigma", _LEAST_SIGMA), draws, draws, generator)
+    return draws
 
-    count = math.prod(shape)
-    if generator is not None or count < _PARALLEL_DRAWS:
-        return sample_gaussian(sigma, count, _source(generator)).reshape(shape)
-    return _in_parts(lambda part: put_gaussian(sigma, part, _source(None)), count).reshape(shape)
+
+def with_discrete_gaussian(
+    integers: NDArray[np.int64], sigma: float, *, generator: Generator | None = None
+) -> NDArray[np.int64]:
+    """Return integers with independent draws of `discrete_gaussian` added; it takes one pass and no memory for the draws.
+
+    Parameters
+    ----------
+    integers : ndarray of int64
+        Of at most 2**62 in magnitude, so that no sum wraps.
+    sigma : float
+    generator : numpy.random.Generator, optional
+        As in `discrete_gaussian`.
+
+    Returns
+    -------
+    numpy.ndarray of int64
+        A new array.
+    """
+    if integers.dtype != np.int64:
+        raise InvalidInputError("integers of 64 bits", kind_of(integers), "Put the numbers on a grid first.")
+    noised = empty(integers.shape, np.int64)
+    _put(_check_width(sigma, "sigma", _LEAST_SIGMA), np.ascontiguousarray(integers), noised, generator)
+    return noised
+
+
+def _put(sigma: float, integers: NDArray[np.int64], noised: NDArray[np.int64], generator: Generator | None) -> None:
+    """Put the integers with noise into an array, which may be the same."""
+    from tacit.privacy.noise.samplers import add_gaussian
+
+    before, after = integers.reshape(-1), noised.reshape(-1)
+    given = None if generator is None else _source(generator)
+
+    def put(part: slice) -> None:
+        if noised is not integers:
+            after[part] = before[part]
+        add_gaussian(sigma, after[part], _source(None) if given is None else given)
+
+    # a generator is one stream, so its draws are not divided
+    in_parts(put, after.size, _LEAST_PART if given is None else max(1, after.size))
 
 
 def discrete_laplace(
@@ -150,25 +182,6 @@ def discrete_laplace_pmf(k: ArrayLike, scale: float) -> NDArray[np.float64]:
     """
     scale = _check_width(scale, "scale", _LEAST_SCALE)
     return np.asarray(math.tanh(0.5 / scale) * np.exp(-np.abs(np.asarray(k, dtype=np.float64)) / scale))
-
-
-def _in_parts(put: Callable[[NDArray[np.int64]], None], count: int) -> NDArray[np.int64]:
-    """Draw `count` numbers in parallel, one part per core; the samplers release Python's global lock."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    drawn = np.empty(count, np.int64)
-    parts = np.array_split(drawn, min(cores, count // (_PARALLEL_DRAWS // 2)))
-    if len(parts) == 1:
-        put(drawn)
-        return drawn
-    for done in [_pool(os.getpid(), cores).submit(put, part) for part in parts]:
-        done.result()
-    return drawn
-
-
-@cache
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """The threads of this process; a forked child has another number, and so gets its own."""
-    return ThreadPoolExecutor(threads, thread_name_prefix=f"tacit-noise-{process}")
 
 
 def _check_width(value: object, name: str, least: float) -> float:

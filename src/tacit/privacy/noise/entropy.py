@@ -31,6 +31,8 @@ STREAM_KEY_BYTES = 32
 """Key of `secure_words`, `counter_stream` and `NumberedStreams`: AES-256."""
 TAG_BYTES = 16
 """AES-GCM appends a tag of 128 bits."""
+_zeros = b""
+"""The longest run of zeros that was needed so far."""
 
 
 def secure_words() -> Callable[[int], NDArray[np.uint64]]:
@@ -41,18 +43,27 @@ def secure_words() -> Callable[[int], NDArray[np.uint64]]:
     """
     import numpy as np
 
+    from tacit.privacy.long_arrays import empty
+
     stream = NumberedStreams(secrets.token_bytes(STREAM_KEY_BYTES))
-    zeros, buffer, pieces = memoryview(b""), bytearray(), 0
+    buffer, pieces = np.empty(0, np.uint8), 0
 
     def give(count: int) -> NDArray[np.uint64]:
-        nonlocal zeros, buffer, pieces
-        if len(zeros) < 8 * count:
-            zeros, buffer = memoryview(bytes(8 * count)), bytearray(8 * count + TAG_BYTES)
-        stream.put(0, pieces, zeros[: 8 * count], buffer)
+        nonlocal buffer, pieces
+        if buffer.size < 8 * count + TAG_BYTES:
+            buffer = empty((8 * count + TAG_BYTES,), np.uint8)
+        stream.put(0, pieces, _some_zeros(8 * count), buffer.data)
         pieces += 1
-        return np.frombuffer(buffer, dtype=np.uint64, count=count)
+        return buffer[: 8 * count].view(np.uint64)
 
     return give
+
+
+def _some_zeros(count: int) -> memoryview:
+    global _zeros  # noqa: PLW0603
+    if len(_zeros) < count:
+        _zeros = bytes(count)
+    return memoryview(_zeros)[:count]
 
 
 def counter_stream(key: bytes, number: int) -> CipherContext:
@@ -74,7 +85,7 @@ class NumberedStreams:
 
         self._cipher = AESGCM(key)
 
-    def put(self, stream: int, piece: int, zeros: memoryview, buffer: bytearray) -> None:
+    def put(self, stream: int, piece: int, zeros: memoryview, buffer: bytearray | memoryview) -> None:
         """Put a piece of a stream, as long as the zeros, at the beginning of a buffer that is `TAG_BYTES` longer."""
         nonce = stream.to_bytes(8, "big") + piece.to_bytes(4, "big")
         self._cipher.encrypt_into(nonce, zeros, None, memoryview(buffer)[: len(zeros) + TAG_BYTES])

@@ -54,15 +54,16 @@ FINE = 32.0
 # Random words per attempt: for the slab, for the place within it, and for the comparison with exp.
 _WORDS_OF_AN_ATTEMPT = 3
 # Bits of the exact table of slabs, of a word, and of the index that finds a slab in the table.
-_TABLE_BITS, _WORD_BITS, _GUIDE_BITS = 256, 64, 10
+_TABLE_BITS, _WORD_BITS, _GUIDE_BITS = 256, 64, 12
 # Precision of decimal arithmetic, and an upper bound on its error.
 _DIGITS = 120
 _DECIMAL_ERROR = Decimal("1e-110")
-# Most words drawn at a time, and most without a single draw, which happens with negligible probability. Set by hand.
-_MOST_WORDS = 3 << 14
+# Most words drawn at a time (they fit the cache of a core, and threads seldom meet at Python's global lock), and most without
+# a single draw, which happens with negligible probability. Set by hand.
+_MOST_WORDS = 3 << 16
 _MOST_WORDS_WITHOUT_A_DRAW = 1 << 20  # as above
 # Constants for arithmetic on halves of words.
-_ONE, _HALF_WORD = np.uint64(1), np.uint64(32)
+_ONE, _TWO, _THREE, _HALF_WORD = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(32)
 _LOWER_HALF = np.uint64(2**32 - 1)
 _GUIDE_SHIFT = np.uint64(_WORD_BITS - _GUIDE_BITS)
 
@@ -82,7 +83,7 @@ class Slabs:
     cumulative : ndarray of uint64
         First 64 of them.
     guide : ndarray
-        For every first 10 bits, the first row that is not below all numbers beginning with them.
+        For every first 12 bits, the first row that is not below all numbers beginning with them.
     surely : ndarray of uint64
         Numbers of 63 bits below this are below exp(-t) everywhere in the slab.
     """
@@ -92,7 +93,7 @@ class Slabs:
     log_fineness: int
     rows: tuple[int, ...]
     cumulative: Words
-    guide: NDArray[np.int16]
+    guide: NDArray[np.uint16]
     surely: Words
 
     @classmethod
@@ -110,7 +111,7 @@ class Slabs:
             surely = [int((fall - _DECIMAL_ERROR) * 2**63) for fall in falls[: len(rows)]]
         cumulative = np.array([row >> (_TABLE_BITS - _WORD_BITS) for row in rows], dtype=np.uint64)
         starts = np.arange(2**_GUIDE_BITS, dtype=np.uint64) << _GUIDE_SHIFT
-        guide = np.searchsorted(cumulative, starts, side="left").astype(np.int16)
+        guide = np.searchsorted(cumulative, starts, side="left").astype(np.uint16)
         return cls(q, r, log_fineness, rows, cumulative, guide, np.array(surely, dtype=np.uint64))
 
 
@@ -149,32 +150,32 @@ class Width:
 
 def sample_gaussian(sigma: float, count: int, source: Source) -> Integers:
     """Return `count` draws with mass proportional to exp(-k**2 / (2 sigma**2)), 0.5 <= sigma <= 2**40."""
-    out = np.empty(count, dtype=np.int64)
-    put_gaussian(sigma, out, source)
-    return out
+    draws = np.zeros(count, dtype=np.int64)
+    add_gaussian(sigma, draws, source)
+    return draws
 
 
-def put_gaussian(sigma: float, out: Integers, source: Source) -> None:
-    """Put the draws of `sample_gaussian` into an array."""
-    _draw(gaussian_slabs(5 if sigma >= FINE else 0), sigma, out, source)
+def add_gaussian(sigma: float, totals: Integers, source: Source) -> None:
+    """Add the draws of `sample_gaussian` to integers, in place."""
+    _add_draws(gaussian_slabs(5 if sigma >= FINE else 0), sigma, totals, source)
 
 
 def sample_laplace(scale: float, count: int, source: Source) -> Integers:
     """Return `count` draws with mass proportional to exp(-|k| / scale), 2**-8 <= scale <= 2**40."""
-    out = np.empty(count, dtype=np.int64)
-    _draw(laplace_slabs(2 if scale >= FINE else 0), scale, out, source)
-    return out
+    draws = np.zeros(count, dtype=np.int64)
+    _add_draws(laplace_slabs(2 if scale >= FINE else 0), scale, draws, source)
+    return draws
 
 
-def _draw(slabs: Slabs, width: float, out: Integers, source: Source) -> None:
-    at, count = Width.of(width, slabs.log_fineness), len(out)
+def _add_draws(slabs: Slabs, width: float, totals: Integers, source: Source) -> None:
+    at, count = Width.of(width, slabs.log_fineness), len(totals)
     buffer = np.empty(0, dtype=np.uint64)
     tables = slabs.q, slabs.r, slabs.cumulative, slabs.guide, slabs.surely
     steps = np.uint64(at.steps), np.uint64(at.left_over)
     done, place, barren = 0, 0, 0
     while done < count:
         before = done
-        done, place, unsure = _fill(out, done, buffer, place, at.m, at.shift, steps, tables, UNSURE)
+        done, place, unsure = _fill(totals, done, buffer, place, at.m, at.shift, steps, tables, UNSURE)
         if unsure:
             stream = iter(int(word) for word in buffer[place:])
             try:
@@ -184,7 +185,8 @@ def _draw(slabs: Slabs, width: float, out: Integers, source: Source) -> None:
             else:
                 place += used
                 if value is not None:
-                    out[done], done = value, done + 1
+                    totals[done] += value
+                    done += 1
                 continue
         if done == count:
             break
@@ -196,54 +198,60 @@ def _draw(slabs: Slabs, width: float, out: Integers, source: Source) -> None:
                 "The bit generator is broken: leave it out.",
             )
         fresh = min(_MOST_WORDS, 8 + _WORDS_OF_AN_ATTEMPT * (count - done) * 9 // 8)
-        buffer, place = np.concatenate([buffer[place:], source(fresh)]), 0
+        left = buffer[place:].copy()  # the source may overwrite the buffer
+        buffer, place = np.concatenate([left, source(fresh)]) if left.size else source(fresh), 0
 
 
 @njit(cache=True, nogil=True)
 def _fill(
-    out: Integers,
+    totals: Integers,
     done: int,
     buffer: Words,
     place: int,
     m: int,
     shift: int,
     steps: tuple[np.uint64, np.uint64],
-    tables: tuple[float, float, Words, NDArray[np.int16], Words],
+    tables: tuple[float, float, Words, NDArray[np.uint16], Words],
     unsure: float,
 ) -> tuple[int, int, bool]:
-    """Draw into `out` until it is full, the buffer is used up, or an attempt is unsure; say where, and whether it is."""
+    """Add draws until all have one, the buffer is used up, or an attempt is unsure; say where, and whether it is.
+
+    Processors guess nearly all branches rightly. Places are unsigned, because compiled code tests signed ones for a minus.
+    """
     q, r, cumulative, guide, surely = tables
     many, left_over = steps
-    while done < out.size and place + 3 <= buffer.size:
-        first, second, third = buffer[place], buffer[place + 1], buffer[place + 2]
-        k = int(guide[first >> _GUIDE_SHIFT])
-        while cumulative[k] < first:
-            k += 1
-        if cumulative[k] == first:
-            return done, place, True
+    at, word, end, size = np.uint64(done), np.uint64(place), np.uint64(buffer.size), np.uint64(totals.size)
+    while at < size and word + _THREE <= end:
+        first, second, third = buffer[word], buffer[word + _ONE], buffer[word + _TWO]
+        k = np.uint64(guide[first >> _GUIDE_SHIFT])
+        k += np.uint64(cumulative[k] < first)
+        while cumulative[k] <= first:
+            if cumulative[k] == first:
+                return int(at), int(word), True
+            k += _ONE
         # the upper word of second * many is uniform, once the words are left out that do not divide evenly (Lemire 2019)
         middle = (second >> _HALF_WORD) * (many & _LOWER_HALF) + (
             ((second & _LOWER_HALF) * (many & _LOWER_HALF)) >> _HALF_WORD
         )
         lower = (second & _LOWER_HALF) * (many >> _HALF_WORD) + (middle & _LOWER_HALF)
         j = (second >> _HALF_WORD) * (many >> _HALF_WORD) + (middle >> _HALF_WORD) + (lower >> _HALF_WORD)
-        start = k * m
+        start = np.int64(k) * m
         value = ((start + (1 << shift) - 1) >> shift) + np.int64(j)
         a = (value << shift) - start
-        kept = second * many >= left_over and a < m
+        kept = (second * many >= left_over) & (a < m)
         number = third >> _ONE
-        if kept and a > 0 and number >= surely[k]:
+        if number >= surely[k] and kept and a > 0:
             x = a / m
-            gap = math.exp(-x * (q * (2 * k + x) + r)) - float(number) * 2.0**-63
+            gap = math.exp(-x * (q * (2 * np.int64(k) + x) + r)) - float(number) * 2.0**-63
             if abs(gap) <= unsure:
-                return done, place, True
+                return int(at), int(word), True
             kept = gap > 0
-        bit = np.int64(third & _ONE)  # of the sign: no branch depends on it, because a processor could not foresee it
-        if kept and (value != 0 or bit == 0):
-            out[done] = value * (1 - 2 * bit)
-            done += 1
-        place += 3
-    return done, place, False
+        bit = np.int64(third & _ONE)  # of the sign
+        kept &= (value != 0) | (bit == 0)
+        totals[at] += ((value ^ -bit) + bit) * np.int64(kept)
+        at += np.uint64(kept)
+        word += _THREE
+    return int(at), int(word), False
 
 
 def decide(stream: Iterator[int], slabs: Slabs, at: Width) -> tuple[int | None, int]:
