@@ -62,7 +62,7 @@ class ThreadPeers:
 
     def add(self, elements: Any, ring: Any, label: str, *, noised: bool = False, division: Any = None) -> Any:
         if division is not None:
-            return division.read(self.sums.add_and_work(elements, ring, label, division), elements, "all")
+            return division.read(self.sums.add_and_work(elements, ring, label, division), "all")
         return self.sums.add(elements, ring, label)
 
     def direction(self, integers: Any, label: str) -> Any:

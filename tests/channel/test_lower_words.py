@@ -24,6 +24,7 @@ def elements_of(integers):
 
 
 def integers_of(elements):
+    elements = with_both_words(elements) if len(elements) == 1 else elements
     values = [int(lower) + WORD * int(upper) for lower, upper in elements.T]
     return [value - WORD**2 if value >= WORD**2 // 2 else value for value in values]
 
@@ -116,14 +117,17 @@ def test_totals_are_exact_whether_they_fit_one_word_or_not(monkeypatch, case, pa
         assert number == (3 if fits else 4)
 
 
-@pytest.mark.parametrize("scale", [1.0, 2.0**40])
-def test_work_on_totals_of_one_or_two_words_gives_the_same_bits(monkeypatch, scale):
-    """With the large scale one column of 200 needs both words: its owner says so, and the others' answers are not used."""
+@pytest.mark.parametrize("large", [1.0, 6e6, 2.0**60])
+def test_work_on_totals_of_one_or_two_words_gives_the_same_bits(monkeypatch, large):
+    """With large numbers one column of 200 needs both words: its owner says so, and the others' answers are not used.
+
+    The numbers of 6e6 fit one word each, and their total does not.
+    """
     monkeypatch.setattr(masked, "PART_NUMBERS", 1)
     generator = np.random.default_rng(1)
     terms = [generator.normal(size=(2, 200)) for _ in range(3)]
     for term in terms:
-        term[1, 77] *= scale
+        term[1, 77] = large
 
     def worked(place, totals, rest):
         return np.stack([totals[0] * rest["scale"][0], totals[1]], axis=1)
@@ -147,8 +151,8 @@ def test_work_on_totals_of_one_or_two_words_gives_the_same_bits(monkeypatch, sca
     for (narrow, sums, sent), (wide, wide_sums, wide_sent) in zip(results[1], results[10**9], strict=True):
         np.testing.assert_array_equal(narrow, wide)
         assert wide_sums == 2
-        assert sums == (2 if scale == 1.0 else 3)
-        if scale == 1.0:
+        assert sums == (2 if large == 1.0 else 3)
+        if large == 1.0:
             assert sum(len(message) for _, message in sent) < 0.8 * sum(len(message) for _, message in wide_sent)
 
 

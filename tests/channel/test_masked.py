@@ -15,6 +15,7 @@ from scipy.stats import chi2, kstest
 from tacit import NMF, PrivateMoments, PrivateNMF
 from tacit.channel import Choose, Columnwise, Grid, Noisy, NormedSum, Outcome, Plan, Sum, masked
 from tacit.channel.fixedpoint import MANY, Ring
+from tacit.channel.lower_words import with_both_words
 from tacit.channel.masked import Masked, Masks, among, put_with_zeros, without_zeros
 from tacit.channel.run import interpose, run
 from tacit.errors import ProtocolError, RangeError
@@ -88,7 +89,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(bad, words):
 @pytest.mark.parametrize("words", [1, 2])
 @pytest.mark.parametrize("largest", [1.0, 2.0**19, 2.0**23, 2.0**70])
 def test_long_vectors_are_encoded_as_short_ones_are(words, largest):
-    """A compiled loop puts long vectors on the grid, if each number fits one word."""
+    """A compiled loop puts long vectors on the grid, if each number fits one word; the elements then have one."""
     ring, generator = Ring(words), np.random.default_rng(1)
     vectors = [
         generator.normal(size=7),
@@ -100,9 +101,12 @@ def test_long_vectors_are_encoded_as_short_ones_are(words, largest):
             ring.encode_all(vectors, GRID, parties=3)
         return
     whole = ring.encode_all(vectors, GRID, parties=3)
+    assert len(whole) == (2 if largest == 2.0**70 else 1)
+    np.testing.assert_array_equal(ring.decode(whole, GRID), np.rint(np.concatenate(vectors) * 2.0**40) * 2.0**-40)
     cuts = np.array_split(np.concatenate(vectors), 3)
     np.testing.assert_array_equal(
-        whole, np.concatenate([ring.encode(short, GRID, parties=3) for short in cuts], axis=1)
+        whole if len(whole) == words else with_both_words(whole),
+        np.concatenate([ring.encode(short, GRID, parties=3) for short in cuts], axis=1),
     )
     for bad in (np.nan, np.inf, -np.inf):
         vectors[1][11] = bad
@@ -114,12 +118,15 @@ def test_long_vectors_are_encoded_as_short_ones_are(words, largest):
 def test_masks_in_place_are_those_of_a_copy(words):
     keys, ring = pair_keys(4)[2], Ring(words)
     elements = ring.encode(np.linspace(-5, 5, 2 * masked.CHUNK + 9), GRID, parties=4)
+    given = elements.copy()
     hidden = Masks(2, keys).hide(elements, ring, 3)
     assert (hidden != elements).any(axis=1).all()
     shorter = Masks(2, keys)
     shorter.hide(elements[:, :100], ring, 2)  # the buffers grow
     assert shorter.hide(elements, ring, 3, in_place=True) is elements
     np.testing.assert_array_equal(elements, hidden)
+    shorter.show(elements, ring, 3)
+    np.testing.assert_array_equal(elements, given)
 
 
 def outgoing(value, masks, number=0):

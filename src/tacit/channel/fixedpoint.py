@@ -2,6 +2,7 @@
 
 `Grid` rounds numbers to multiples of a power of two. `Ring` has the same integers as words of 64 bits that wrap, which is
 what masks need: its elements are `uint64` arrays of shape (words, n), least significant word first, in two's complement.
+Signed numbers that fit one word may be given as elements of one word in a ring of two, until they are added.
 """
 
 from __future__ import annotations
@@ -152,32 +153,32 @@ class Ring:
 
     def encode(self, values: ArrayLike, grid: Grid, *, parties: int) -> Elements:
         """Round to the grid; raise `RangeError` for values with which a total over all parties could wrap."""
-        return self.encode_all([np.asarray(values, dtype=np.float64).ravel()], grid, parties=parties)
+        return self._encoded(np.asarray(values, dtype=np.float64).ravel(), grid, parties)
 
     def encode_all(self, vectors: Sequence[NDArray[np.float64]], grid: Grid, *, parties: int) -> Elements:
-        """Return the elements of several vectors, one after the other; see `encode`."""
+        """Return the elements of several vectors, one after the other; see `encode`. They have one word if all fit that."""
         ends = np.cumsum([vector.size for vector in vectors])
-        elements = np.empty((self.words, int(ends[-1])), dtype=np.uint64)
+        lower = np.empty(int(ends[-1]), dtype=np.int64)
         for vector, end in zip(vectors, ends, strict=True):
-            part = elements[:, end - vector.size : end]
-            if not (vector.size >= MANY and vector.flags.c_contiguous and self._put(vector, grid, parties, part)):
-                part[:] = self._encoded(vector, grid, parties)
-        return elements
+            if not self._put(vector, grid, parties, lower[end - vector.size : end]):
+                return np.concatenate([self._encoded(vector, grid, parties) for vector in vectors], axis=1)
+        return lower.view(np.uint64)[None]
 
-    def _put(self, vector: NDArray[np.float64], grid: Grid, parties: int, elements: Elements) -> bool:
-        """Set the elements of a long vector in one pass; return whether all numbers fit one word and the ring."""
-        from tacit.channel.word_loops import put_in_two_words, put_on_grid
-
+    def _put(self, vector: NDArray[np.float64], grid: Grid, parties: int, integers: NDArray[np.int64]) -> bool:
+        """Set integers of one word; return whether all numbers fit it and the ring."""
         most = min(math.ldexp(1.0, _WORD * self.words - 2) / parties, math.ldexp(1.0, _WORD - 1))
-        signed, factor = elements.view(np.int64), math.ldexp(1.0, -grid.exponent)
-        if self.words == 2:
-            return bool(put_in_two_words(vector, factor, most, signed[0], signed[1]))
-        return bool(put_on_grid(vector, factor, most, signed[0]))
+        if vector.size >= MANY and vector.flags.c_contiguous:
+            from tacit.channel.word_loops import put_on_grid
+
+            return bool(put_on_grid(vector, math.ldexp(1.0, -grid.exponent), most, integers))
+        scaled = _scaled(vector, grid)
+        fits = _largest(scaled) < most
+        if fits:
+            integers[:] = scaled
+        return fits
 
     def _encoded(self, vector: NDArray[np.float64], grid: Grid, parties: int) -> Elements:
-        with np.errstate(over="ignore"):  # an overflow becomes infinity, which is refused below
-            scaled = vector * math.ldexp(1.0, -grid.exponent)
-        np.rint(scaled, out=scaled)
+        scaled = _scaled(vector, grid)
         largest = _largest(scaled)
         self._check(largest < math.ldexp(1.0, _WORD * self.words - 2) / parties, grid, parties)
         if self.words == 1:
@@ -205,15 +206,15 @@ class Ring:
     def decode(self, elements: Elements, grid: Grid) -> NDArray[np.float64]:
         """Return the numbers that the elements stand for, rounded to 53 bits."""
         lower = np.ascontiguousarray(elements[0]).view(np.int64)
-        signed = lower.astype(np.float64)
-        if self.words == 2 and not np.array_equal(lower >> _WORD - 1, elements[1].view(np.int64)):
-            # Near zero the upper word of a negative number is -1 and the lower one huge: negate first, so that no
-            # digits cancel, then put the sign back.
-            negative = elements[1].view(np.int64) < 0
-            size = np.where(negative, self.minus(np.zeros_like(elements), elements), elements)
-            magnitude = np.ldexp(size[1].astype(np.float64), _WORD) + size[0].astype(np.float64)
-            signed = np.where(negative, -magnitude, magnitude)
-        numbers: NDArray[np.float64] = signed
+        if len(elements) == 1 or np.array_equal(lower >> _WORD - 1, elements[1].view(np.int64)):
+            # in one thread: parties on one computer have one core each at most
+            return np.asarray(np.multiply(lower, grid.step, dtype=np.float64))
+        # Near zero the upper word of a negative number is -1 and the lower one huge: negate first, so that no digits cancel,
+        # then put the sign back.
+        negative = elements[1].view(np.int64) < 0
+        size = np.where(negative, self.minus(np.zeros_like(elements), elements), elements)
+        magnitude = np.ldexp(size[1].astype(np.float64), _WORD) + size[0].astype(np.float64)
+        numbers: NDArray[np.float64] = np.where(negative, -magnitude, magnitude)
         numbers *= grid.step  # a power of two: exact
         return numbers
 
@@ -263,6 +264,13 @@ class Ring:
 
 def _are_below(integers: NDArray[np.int64], most: int) -> bool:
     return not integers.size or -most < int(integers.min()) <= int(integers.max()) < most
+
+
+def _scaled(vector: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
+    """Return numbers in steps of the grid, rounded to integers."""
+    with np.errstate(over="ignore"):  # an overflow becomes infinity, which is refused later
+        scaled: NDArray[np.float64] = vector * math.ldexp(1.0, -grid.exponent)
+    return np.rint(scaled, out=scaled)
 
 
 def _largest(values: NDArray[np.float64]) -> float:

@@ -38,8 +38,8 @@ from tacit.privacy.noise.entropy import STREAM_KEY_BYTES, TAG_BYTES, NumberedStr
 
 RESIDUE_BYTES = 32
 """Random bytes of which a mask modulo `PRIME` is made: 256 bits modulo a number of 89 are uniform up to 2^-167."""
-CHUNK = 16384
-"""Elements that are masked at a time."""
+CHUNK = 32768
+"""Elements that are masked at a time: their masks, of 256 KB, stay in the cache."""
 PART_NUMBERS = 2**16
 """Most numbers of a sum that one owner totals, as long as there are parties. A message costs a pair of processes about as much
 as 0.2 MB (`bench_parties.py`); many owners divide the work and the traffic of one."""
@@ -102,28 +102,44 @@ class Masks:
                 "A mask used twice would reveal a difference.",
             )
         self._next = number + 1
+        masked = elements if in_place else elements.copy()
+        pieces = self._change(masked, ring, number, ring.add_to, ring.take_from)
+        if checks:
+            zeros = memoryview(bytes(RESIDUE_BYTES * len(checks)))
+            drawn = bytearray(len(zeros) + TAG_BYTES)
+            for peer, stream in self._streams.items():
+                stream.put(number, pieces, zeros, drawn)
+                for place, start in zip(checks, range(0, len(zeros), RESIDUE_BYTES), strict=True):
+                    mask_of_check = int.from_bytes(drawn[start : start + RESIDUE_BYTES], "big")
+                    checks[place] = (checks[place] + (mask_of_check if peer > self.index else -mask_of_check)) % PRIME
+        return masked
+
+    def show(self, masked: Elements, ring: Ring, number: int) -> None:
+        """Take the masks of a sum off this party's own elements again, in place."""
+        self._change(masked, ring, number, ring.take_from, ring.add_to)
+
+    def _change(
+        self,
+        elements: Elements,
+        ring: Ring,
+        number: int,
+        with_later: Callable[[Elements, Elements], None],
+        with_earlier: Callable[[Elements, Elements], None],
+    ) -> int:
+        """Add or subtract the streams of a sum, in place; return their number of pieces."""
         most = 8 * min(CHUNK, elements.shape[1]) * len(elements)
         if len(self._zeros) < most:
             self._zeros, self._buffer = bytes(most), bytearray(most + TAG_BYTES)
-        masked = elements if in_place else elements.copy()
         starts = range(0, elements.shape[1], CHUNK)
         for piece, start in enumerate(starts):  # so that all of a chunk's streams meet it in the cache
-            part = masked[:, start : start + CHUNK]
+            part = elements[:, start : start + CHUNK]
             given = memoryview(self._zeros)[: 8 * part.size]
             words_of_mask = np.frombuffer(self._buffer, "<u8", part.size).reshape(part.shape)
             for peer, stream in self._streams.items():
                 stream.put(number, piece, given, self._buffer)
                 mask = words_of_mask.astype(np.uint64, copy=False)  # a copy on computers with another order of bytes
-                (ring.add_to if peer > self.index else ring.take_from)(part, mask)
-        if checks:
-            zeros = memoryview(bytes(RESIDUE_BYTES * len(checks)))
-            drawn = bytearray(len(zeros) + TAG_BYTES)
-            for peer, stream in self._streams.items():
-                stream.put(number, len(starts), zeros, drawn)
-                for place, start in zip(checks, range(0, len(zeros), RESIDUE_BYTES), strict=True):
-                    mask_of_check = int.from_bytes(drawn[start : start + RESIDUE_BYTES], "big")
-                    checks[place] = (checks[place] + (mask_of_check if peer > self.index else -mask_of_check)) % PRIME
-        return masked
+                (with_later if peer > self.index else with_earlier)(part, mask)
+        return len(starts)
 
 
 Kind = TypeVar("Kind", Sum, Choose)
@@ -166,6 +182,8 @@ class Division:
         The elements begin with `columns` columns of `rows` numbers each; what follows is totalled by every party.
     size : int
         Numbers of the result for each column.
+    rest : int
+        Words of the total of what follows.
     work : callable
         Called with a slice of columns, their total and the total of the rest; returns doubles of shape (columns, size).
     """
@@ -173,24 +191,23 @@ class Division:
     columns: int
     rows: int
     size: int
+    rest: int
     work: Callable[[slice, Elements, Elements], NDArray[np.float64]] = field(repr=False)
 
-    def most_bytes(self, elements: Elements) -> int:
-        """Return the greatest length of the result as a message."""
+    @property
+    def most_bytes(self) -> int:
+        """The greatest length of the result as a message."""
         numbers = self.columns * self.size
-        return _bit_bytes(numbers) + 8 * (numbers + self._rest(elements))
+        return _bit_bytes(numbers) + 8 * (numbers + self.rest)
 
-    def read(self, message: bytes | memoryview, elements: Elements, name: str) -> Elements:
+    def read(self, message: bytes | memoryview, name: str) -> Elements:
         """Return the result that a message has (`MaskedSum.add_and_work`): the worked columns, then the total of the rest."""
-        numbers, rest = self.columns * self.size, self._rest(elements)
-        whole = np.empty((1, numbers + rest), dtype=np.uint64)
-        end = len(message) - 8 * rest
+        numbers = self.columns * self.size
+        whole = np.empty((1, numbers + self.rest), dtype=np.uint64)
+        end = len(message) - 8 * self.rest
         put_with_zeros(message, end, whole[0, :numbers], name)
         whole[0, numbers:] = np.frombuffer(message, dtype="<u8", offset=end)
         return whole
-
-    def _rest(self, elements: Elements) -> int:
-        return elements[:, self.columns * self.rows :].size
 
 
 class MaskedSum:
@@ -228,7 +245,9 @@ class MaskedSum:
         sending: Callable[[], None] = lambda: None,
         heard: Callable[[], None] = lambda: None,
     ) -> Elements:
-        """Return the total; `label` says what is added. The elements are overwritten.
+        """Return the total; `label` says what is added. The elements may be overwritten.
+
+        Elements of one word in a ring of two are signed numbers, and so is a total of one word.
 
         `sending` is called before anything is sent, when the masks are made. `heard` is called by owners, when the masked
         numbers of all parties are here, before they are added up: until then nobody can have learned anything. If a sum is made
@@ -250,8 +269,6 @@ class MaskedSum:
         whole = np.empty((used.words, numbers), dtype=np.uint64)
         for owner, (part,) in parts.items():
             whole[:, part] = elements_of(told[owner], whole[:, part].shape, self.link.names[owner])
-        if used.words < ring.words:
-            whole = with_both_words(whole)
         self.note(whole.data)
         return whole
 
@@ -271,7 +288,6 @@ class MaskedSum:
         owners total it. `Division.read` reads the message, which does not depend on who the owners were.
         """
         start = division.columns * division.rows
-        rest_words = elements[:, start:].size
 
         def parts_of(owners: Sequence[int]) -> dict[int, list[slice]]:
             return {
@@ -280,14 +296,14 @@ class MaskedSum:
             }
 
         def work(part: Sequence[slice], total: Elements) -> bytes:
-            both = with_both_words(total) if len(total) < ring.words else total
             columns, end = (
                 slice(part[0].start // division.rows, part[0].stop // division.rows),
                 part[0].stop - part[0].start,
             )
-            worked = division.work(columns, both[:, :end], both[:, end:])
+            rest = _widened(total[:, end:], ring)
+            worked = division.work(columns, total[:, :end], rest)
             numbers = np.ascontiguousarray(worked, dtype="<f8").view(np.uint64).ravel()
-            return without_zeros(numbers, as_bytes(both[:, end:]))
+            return without_zeros(numbers, as_bytes(rest))
 
         parts, told, _ = self._answers(
             elements,
@@ -296,7 +312,7 @@ class MaskedSum:
             self._how_many(elements.shape[1], columns=division.columns),
             parts_of,
             work,
-            most=division.most_bytes(elements),
+            most=division.most_bytes,
             sending=sending,
             heard=heard,
         )
@@ -304,7 +320,7 @@ class MaskedSum:
         for owner, (part, _) in parts.items():
             sent, name = memoryview(told[owner]), self.link.names[owner]
             numbers = (part.stop - part.start) // division.rows * division.size
-            bits, end = _bit_bytes(numbers), len(sent) - 8 * rest_words
+            bits, end = _bit_bytes(numbers), len(sent) - 8 * division.rest
             if end < bits:
                 raise _no_numbers(name, len(sent))
             places.append(sent[:bits])
@@ -348,10 +364,12 @@ class MaskedSum:
         while True:
             turn = sorted((self._number * owners + place) % parties for place in range(owners))
             parts = parts_of(turn)
-            sent, used, weights, checks = elements, ring, None, None
+            sent, used, weights, checks = elements[:1], ONE_WORD, None, None
             if is_short:
-                sent, used, weights = elements[:1].copy(), ONE_WORD, self._public_weights(elements.shape[1])
+                weights = self._public_weights(elements.shape[1])
                 checks = {owner: check_of(elements, weights, part) for owner, part in parts.items()}
+            else:
+                sent, used = _widened(elements, ring), ring
             self.masks.hide(sent, used, self._number, checks=checks, in_place=True)
             self._number += 1
             self.note(hashlib.sha256(label.encode()).digest())
@@ -365,6 +383,7 @@ class MaskedSum:
             told = self._told(turn, answered, most=most)
             if not is_short or all(len(told[owner]) for owner in turn):
                 return parts, told, used
+            self.masks.show(sent, used, self._number - 1)
             self._long.add(label)
             is_short = False
 
@@ -517,11 +536,12 @@ class Masked:
             total = self._ring.decode(part, self._grid).reshape(-1, len(divided)).T
             return columnwise.work(columns, total, rest_of(rest))
 
-        division = Division(divided.shape[1], len(divided), columnwise.size, work)
+        rest_words = self._ring.words * (elements.shape[1] - divided.size)
+        division = Division(divided.shape[1], len(divided), columnwise.size, rest_words, work)
         total = self._peers.add(elements, self._ring, str(ask.signature()), division=division)[0]
         end = divided.shape[1] * columnwise.size
         worked = total[:end].view(np.float64).reshape(-1, columnwise.size)
-        totals = rest_of(total[end:].reshape(len(elements), -1))
+        totals = rest_of(total[end:].reshape(self._ring.words, -1))
         self.transcript.add(ask.kind, {**totals, "worked": worked})
         return Total(totals, worked=worked)
 
@@ -616,6 +636,11 @@ def _no_numbers(name: str, size: int) -> ProtocolError:
         words(f"{size} bytes that are something else, or another total than that of other parties"),
         "All parties must run the same version.",
     )
+
+
+def _widened(elements: Elements, ring: Ring) -> Elements:
+    """Return elements with all words of the ring."""
+    return elements if len(elements) == ring.words else with_both_words(elements)
 
 
 def as_bytes(elements: Elements) -> memoryview:

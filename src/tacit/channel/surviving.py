@@ -50,6 +50,7 @@ from typing import Protocol
 import numpy as np
 
 from tacit.channel.fixedpoint import Elements, Ring
+from tacit.channel.lower_words import with_both_words
 from tacit.channel.masked import DIGEST_BYTES, Masks, PartyLink, as_bytes, elements_of
 from tacit.privacy.noise.entropy import STREAM_KEY_BYTES
 
@@ -110,6 +111,8 @@ class SurvivableSum:
         """
         peers, own = self.link.peers, self.link.index
         seed = secrets.token_bytes(STREAM_KEY_BYTES)
+        if len(elements) < ring.words:
+            elements = with_both_words(elements)
         masked = hidden(self.masks.hide(elements, ring, self._number), ring, seed)
         self._number += 1
         self.note(hashlib.sha256(label.encode()).digest())

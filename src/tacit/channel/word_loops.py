@@ -32,22 +32,6 @@ def take_off_grid(integers: NDArray[np.int64], step: float, values: NDArray[np.f
 
 
 @njit(cache=True, nogil=True)
-def put_in_two_words(
-    values: NDArray[np.float64], factor: float, limit: float, lower: NDArray[np.int64], upper: NDArray[np.int64]
-) -> bool:
-    """As `put_on_grid`, with the sign of each integer in a second word."""
-    fits = True
-    for place in range(values.size):
-        scaled = np.rint(values[place] * factor)
-        inside = abs(scaled) < limit
-        fits &= inside
-        integer = np.int64(scaled if inside else 0.0)
-        lower[place] = integer
-        upper[place] = integer >> 63
-    return fits
-
-
-@njit(cache=True, nogil=True)
 def add_two_words(lower: Words, upper: Words, term_lower: Words, term_upper: Words) -> None:
     """Add integers of 128 bits in place, wrapping."""
     for place in range(lower.size):

@@ -134,8 +134,8 @@ class Session:
             link.traffic.rounds = self._round
             if begun is not None and noised:
                 assert begun.sent is not None
-                elements = np.frombuffer(begun.sent, dtype="<u8").astype(np.uint64).reshape(elements.shape)
-            size = elements.nbytes if division is None else division.most_bytes(elements)
+                elements = np.frombuffer(begun.sent, dtype="<u8").astype(np.uint64).reshape(-1, elements.shape[1])
+            size = 8 * ring.words * elements.shape[1] if division is None else division.most_bytes
             sent = elements.tobytes() if begun is None and noised else None
             heard = partial(self._journal.hear, number)
             # masks are made while the disk is waited for
@@ -148,8 +148,9 @@ class Session:
             self._journal.keep_total(number, kept)
         self._on_round(self._round)
         if division is not None:
-            return division.read(kept, elements, "the checkpoint")
-        return elements_of(kept, elements.shape, "the checkpoint")
+            return division.read(kept, "the checkpoint")
+        numbers = elements.shape[1]
+        return elements_of(kept, (1 if len(kept) == 8 * numbers else ring.words, numbers), "the checkpoint")
 
     def direction(self, integers: NDArray[np.object_], label: str) -> NDArray[np.float64]:
         """Return the total with each column divided by its norm, by general secure computation."""

@@ -14,6 +14,7 @@ words, message = np.zeros(8, dtype=np.uint64), np.frombuffer(bytes(72), dtype=np
 word_loops.put_on_grid(np.zeros(8), 1.0, 1.0, words.view(np.int64))
 for term in (words, message[:8]):
     word_loops.add_two_words(words, words, term, term)
+    word_loops.weighted_sums(words, words, term)
 word_loops.take_two_words(words, words, words, words)
 word_loops.leave_out_zeros(words, np.zeros(1, dtype=np.uint8), np.empty(9, dtype=np.uint64))
 word_loops.put_zeros_back(np.frombuffer(bytes(1), dtype=np.uint8), message, words)

@@ -115,11 +115,14 @@ def nmf_program(X: Rows, T: NDArray[np.float64], *, settings: NMFSettings) -> Pr
         gained, best, squared_error = best - objective, objective, _squared_error(answer, value, T, settings)
         if not left or (gained <= settings.tol * objective and settings.tol > 0):
             break
-        last = None if before is None else before[1].put_into(spare)
+        last = None
+        if before is not None:
+            last = before[1].worked if isinstance(before[1], WorkedFactor) else before[1].put_into(spare).T
         before = None  # let go of the older before the newer is packed
         before = PackedFactor(W), PackedFactor(T) if answer.worked is None else WorkedFactor(answer.worked)
         if last is not None:
-            T, spare, leading = _extrapolated(last, T, lead.fraction), T, True
+            _extrapolate(last, T.T, lead.fraction, spare.T)
+            T, spare, leading = spare, T, True
         lead.worked()
     assert W is not None
     # where parties divided the work nobody has the total yet; `spare` still has this holder's own, of the last sum
@@ -225,12 +228,15 @@ def _dictionary_step(
     )
 
 
-def _extrapolated(T: NDArray[np.float64], moved: NDArray[np.float64], fraction: float) -> NDArray[np.float64]:
-    """Return ``max(moved + fraction * (moved - T), 0)``, in the place of T."""
-    np.subtract(moved, T, out=T)
-    T *= fraction
-    T += moved
-    return np.maximum(T, 0, out=T)
+@compiled
+def _extrapolate(
+    last: NDArray[np.float64], moved: NDArray[np.float64], fraction: float, out: NDArray[np.float64]
+) -> None:
+    """Set `out` to ``max(moved + fraction * (moved - last), 0)``; `last` may be `out`, and its rows may be longer."""
+    for row in range(moved.shape[0]):
+        for place in range(moved.shape[1]):
+            number = moved[row, place]
+            out[row, place] = max((number - last[row, place]) * fraction + number, 0.0)
 
 
 def _squared_error(total: Total, value: float, T: NDArray[np.float64], settings: NMFSettings) -> float:
@@ -262,11 +268,11 @@ class WorkedFactor:
     """A dictionary as parties have worked it out (`_divided`), kept as it came: packing takes longer than it saves memory."""
 
     def __init__(self, worked: NDArray[np.float64]) -> None:
-        self._worked = worked
+        self.worked = worked
 
     def put_into(self, factor: NDArray[np.float64]) -> NDArray[np.float64]:
         """Overwrite `factor`, of the dictionary's shape, and return it."""
-        factor.T[:] = self._worked[:, :-1]
+        factor.T[:] = self.worked[:, :-1]
         return factor
 
 
