@@ -54,6 +54,8 @@ class Protocol:
     relevant: list[NDArray[np.int64]]
     features: Floats | None
     delta: float
+    titled: Floats | None = None
+    """The features, and words of titles."""
 
     def score(self, lists: Sequence[Sequence[int]]) -> tuple[float, float, float]:
         """Return recall at 20, NDCG at 10 and NDCG at 100."""
@@ -102,13 +104,14 @@ def divided(frame: pl.DataFrame, held_out: int, delta: float) -> tuple[Protocol,
     return Protocol(rows[order[held_out:]], histories, relevant, None, delta), ids
 
 
-def features_of(ids: NDArray[Any], columns: dict[str, dict[Any, Any]]) -> Floats:
-    """Return features of items, from columns by id."""
-    return item_features({name: [column.get(item) for item in ids.tolist()] for name, column in columns.items()})[0]
+def features_of(ids: NDArray[Any], columns: dict[str, dict[Any, Any]], titles: Sequence[str] = ()) -> Floats:
+    """Return features of items, from columns by id; `titles` are names of columns with titles."""
+    listed = {name: [column.get(item) for item in ids.tolist()] for name, column in columns.items()}
+    return item_features(listed, titles=titles)[0]
 
 
-def movielens_features(ids: NDArray[Any]) -> Floats:
-    """Return genres and years of these films."""
+def movielens_features(ids: NDArray[Any], titles: bool = False) -> Floats:
+    """Return genres and years of these films, and on demand the words of their titles."""
     films = pl.read_csv(data_folder() / "movielens1m" / "movies.csv.gz")
     years = [int(re.findall(r"\((\d{4})\)", title)[-1]) for title in films["title"]]
     listed = films["item"].to_list()
@@ -116,14 +119,17 @@ def movielens_features(ids: NDArray[Any]) -> Floats:
         "genre": dict(zip(listed, films["genres"].to_list(), strict=True)),
         "year": dict(zip(listed, years, strict=True)),
     }
-    return features_of(ids, columns)
+    if not titles:
+        return features_of(ids, columns)
+    columns["title"] = dict(zip(listed, [re.sub(r"\(\d{4}\)", "", title) for title in films["title"]], strict=True))
+    return features_of(ids, columns, ["title"])
 
 
 def movielens_protocol(held_out: int = 600) -> Protocol:
     folder = data_folder() / "movielens1m"
     ratings = pl.read_parquet(folder / "ratings.parquet").filter(pl.col("rating") >= 4)
     protocol, ids = divided(ratings, held_out, 1e-5)
-    return replace(protocol, features=movielens_features(ids))
+    return replace(protocol, features=movielens_features(ids), titled=movielens_features(ids, titles=True))
 
 
 def anime_protocol(held_out: int = 3000) -> Protocol:
@@ -132,7 +138,8 @@ def anime_protocol(held_out: int = 3000) -> Protocol:
     items = pl.read_parquet(folder / "anime_items.parquet")
     listed = items["item"].to_list()
     columns = {name: dict(zip(listed, items[name].to_list(), strict=True)) for name in ("genre", "type")}
-    return replace(protocol, features=features_of(ids, columns))
+    named = columns | {"name": dict(zip(listed, items["name"].to_list(), strict=True))}
+    return replace(protocol, features=features_of(ids, columns), titled=features_of(ids, named, ["name"]))
 
 
 def show(name: str, found: Sequence[float], seconds: float | None = None) -> None:
@@ -213,6 +220,8 @@ def with_privacy(protocol: Protocol, epsilons: Sequence[float], repeats: int, si
             start = time.perf_counter()
             found = mean_of(lambda r: ours(r, protocol.features), repeats)
             show("  PrivateImplicitRecommender, features", found, (time.perf_counter() - start) / repeats)
+        if protocol.titled is not None:
+            show("  the same with words of titles", mean_of(lambda r: ours(r, protocol.titled), repeats))
 
 
 def movielens(repeats: int = 3, epsilons: Sequence[float] = (1, 5, 8, 10, 20), held_out: int = 600) -> None:

@@ -21,6 +21,15 @@ def test_words_numbers_and_gaps():
     assert "genre: Once" not in common
 
 
+def test_words_of_titles():
+    titles = ["The Godfather", "The Godfather: Part II", "Alien", "Aliens vs. alien", None]
+    features, names = item_features({"title": titles}, titles=["title"])
+    assert names == ["title: alien", "title: godfather"]
+    assert features[:, 1].tolist() == [1, 1, 0, 0, 0]
+    with pytest.raises(InvalidInputError, match="in common"):
+        item_features({"title": ["Common word"] * 16}, titles=["title"])
+
+
 def test_refused():
     with pytest.raises(InvalidInputError, match="in common"):
         item_features({"genre": ["a", "b"]})

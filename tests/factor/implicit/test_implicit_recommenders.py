@@ -18,7 +18,9 @@ from tacit.errors import InvalidInputError
 from tacit.factor.implicit.co_occurrence import ChosenItems, second_moment
 from tacit.factor.implicit.interactions import read_interactions
 from tacit.factor.implicit.item_model import (
+    broad_and_narrow,
     estimated_moment,
+    expected_pairs,
     item_regression,
     likeness,
     shared_with_like_items,
@@ -185,6 +187,29 @@ def test_what_like_items_share_is_found_below_the_noise_and_nothing_is_found_in_
     np.testing.assert_allclose(found, found.T, atol=1e-12)
     np.testing.assert_array_equal(np.diag(found), 0.0)
     assert np.linalg.norm(found - planted) < 0.85 * np.linalg.norm(planted)  # with nothing found 1, with the noise 7
+
+
+def test_pairs_that_share_a_word_are_expected_to_belong_together_and_nothing_is_found_in_noise():
+    generator, count = np.random.default_rng(8), 400
+    size = generator.uniform(0.2, 2.0, count) ** 2
+    noise = generator.normal(size=count)
+    assert np.abs(expected_pairs(noise, np.ones(count), size)).mean() < 0.15
+    planted = 0.8 * np.sqrt(size) * generator.uniform(0.5, 1.5, count)
+    found = expected_pairs(planted + noise, np.ones(count), size)
+    assert np.linalg.norm(found - planted) < 0.5 * np.linalg.norm(planted)  # with nothing found 1, with the noise 1.1
+    np.testing.assert_allclose(expected_pairs(planted, np.zeros(count), size), planted)
+
+
+def test_features_of_few_items_are_narrow_and_in_a_small_catalogue_none_is():
+    features = np.zeros((1000, 4))
+    features[:, 0], features[:500, 1], features[:15, 2], features[3, 3] = 1.0, 1.0, 1.0, 1.0
+    broad, narrow = broad_and_narrow(features)
+    assert broad.shape[1] == 2
+    assert narrow.shape[1] == 1  # a feature of one item says nothing
+    small, none = broad_and_narrow(GENRES)
+    assert small.shape == GENRES.shape
+    assert none is None
+    assert broad_and_narrow(None) == (None, None)
 
 
 def dense_clicks(seed, users=800, items=80):

@@ -52,7 +52,8 @@ class PrivateImplicitRecommender(ScheduledFit, ImplicitModel):
         catalogue. `item_ids_` has its order. An interaction with an item outside is refused.
     features : array_like of shape (n_items, n_features), optional
         Of the items, in the order of the catalogue: public, not negative, such as 1 for each genre or decade of a film. They
-        help most where noise is strong: users' tastes for genres are learned before those for single items.
+        help most where noise is strong: users' tastes for genres are learned before those for single items. Items that share
+        a feature of few items, such as a word of their titles, are expected to belong together. See `tacit.data.item_features`.
     weighting : {"log", "linear", "binary"}, default="log"
         What an interaction counts, from its weight w: log2(1 + w), w, or 1. Without weights every interaction counts 1.
     max_columns : int, default=2000

@@ -24,7 +24,7 @@ from tacit.channel import Bound, Outcome, Program, Split, Sum
 from tacit.channel.asks import Total
 from tacit.estimators.scheduled import ScheduledSums
 from tacit.factor.implicit.co_occurrence import ChosenItems, second_moment
-from tacit.factor.implicit.item_model import estimated_moment, item_regression
+from tacit.factor.implicit.item_model import broad_and_narrow, estimated_moment, item_regression
 from tacit.factor.noisy_moments.symmetric import unpack
 from tacit.factor.ratings.table import RatingTable
 from tacit.privacy.schedules import Schedule
@@ -251,13 +251,15 @@ def implicit_program(
     tell("learning about items")
     release = ReleasedItems(users, weights, noise["items"], chosen, pairs["pairs"], pair_noise["pairs"])
     popularity = positive_weights(weights, noise["items"])[chosen.items]
+    broad, narrow = (None if part is None else part[chosen.items] for part in broad_and_narrow(features))
     estimate = estimated_moment(
         unpack(release.pairs, len(chosen.items)),
         release.pair_noise,
         users,
         chosen,
         popularity,
-        None if features is None else features[chosen.items],
+        broad,
+        narrow,
     )
     estimate[np.diag_indices_from(estimate)] += RIDGE * users + RIDGE_OF_NOISE * release.pair_noise
     return Outcome({**release.public(), "regression": item_regression(estimate)})
