@@ -15,7 +15,7 @@ from tacit.data import make_documents, make_images
 from tacit.errors import BudgetError, InvalidInputError, PrivacyWarning
 from tacit.factor.nmf.saha_imtiaz import SahaImtiazSettings
 from tacit.factor.nmf.start import nndsvd
-from tacit.factor.nmf.topics import flattened, topics_of
+from tacit.factor.nmf.topics import flattened, refined, topics_of
 from tacit.factor.noisy_moments.alike_columns import likely_rest
 from tacit.factor.noisy_moments.centred import CentredMoments, divide, shrunk_sums
 from tacit.factor.noisy_moments.symmetric import (
@@ -224,6 +224,29 @@ def test_noise_alone_has_no_directions_after_the_threshold():
     assert left == pytest.approx(math.sqrt((drawn**2).mean()), rel=0.02)
     assert len(values) <= 2
     assert np.all(values < 0.2 * semicircle_edge(math.sqrt(2) * left, 400))
+
+
+def test_topics_of_entries_at_the_level_of_the_noise_are_refined():
+    """Fifteen words of each topic, whose entries are one to two standard deviations; the start has few of them."""
+    rng = np.random.default_rng(0)
+    blocks = np.kron(np.eye(4), np.ones(15)) * rng.uniform(1.0, 1.4, size=60)
+    noisy = blocks.T @ blocks + symmetric_noise(rng, 60, 1.0)
+    start = blocks * (np.arange(60) % 15 < 4)
+    T = refined(noisy, start.T, start, 1.0)
+    assert match_topics(blocks, start).mean_similarity < 0.6
+    assert match_topics(blocks, T).mean_similarity > 0.9
+    spoilt = noisy + np.diag(rng.uniform(0, 500, size=60))
+    assert np.array_equal(refined(spoilt, start.T, start, 1.0), T)
+    assert np.array_equal(refined(noisy, start.T, start, 1e6), start)  # all vanish, so all stay
+
+
+def test_topics_are_refined_if_enough_directions_rose_above_the_noise():
+    moments, blocks = planted_topics(1e-4)
+    released = blocks.T @ blocks * (1 + np.arange(blocks.shape[1]) % 2)[:, None]
+    given = {"covariance": released + released.T, "covariance_noise": 1e-4}
+    assert not np.allclose(topics_of(replace(moments, **given), 4, 0), topics_of(moments, 4, 0))
+    few, _ = planted_topics(1e-4, rank=2)
+    assert np.array_equal(topics_of(replace(few, **given), 4, 0), topics_of(few, 4, 0))
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])

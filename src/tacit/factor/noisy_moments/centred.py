@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,12 @@ class CentredMoments:
     vectors : ndarray of shape (rank, n_features)
         The eigenvectors, zero outside `columns`.
     noise : float
-        Standard deviation of the noise in an entry of the covariance off its diagonal, before its directions were found.
+        Standard deviation of the noise in an entry of the covariance off its diagonal, before its directions were found. If
+        entries were drawn towards zero, it is what that leaves of their noise.
+    covariance : ndarray of shape (n_columns, n_columns)
+        The covariance as it was released. Without entries if there is none, or if whoever makes the moments does not give it.
+    covariance_noise : float
+        Standard deviation of the noise in an entry of `covariance` off its diagonal.
     """
 
     count: float
@@ -110,6 +115,8 @@ class CentredMoments:
     values: Floats
     vectors: Floats
     noise: float
+    covariance: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    covariance_noise: float = 0.0
 
 
 def centred_moments_program(
@@ -219,17 +226,19 @@ def centred_moments_program(
     sure = (mean, mean_noise) if count > 2 * CAUTION * first.noise["count"] else (first.total / count, noise / count)
     cautious = shrunk_sums(*sure, non_negative=non_negative, caution=CAUTION)
     mean = shrunk_sums(mean, mean_noise, non_negative=non_negative)
-    values, vectors, entry_noise = np.zeros(0), np.zeros((0, features)), 0.0
+    values, vectors, left_noise = np.zeros(0), np.zeros((0, features)), 0.0
+    covariance, entry_noise = np.zeros((0, 0)), 0.0
     if len(columns):
         entry_noise = last.noise["second"] / math.sqrt(2) / count
         moved = shrunk_sums(shift, shift_noise, non_negative=False)[columns]
         covariance = unpack(last["second"], len(columns)) / count - np.outer(moved, moved)
-        values, directions, entry_noise = (
+        values, directions, left_noise = (
             with_rest(covariance, entry_noise, rank) if own_variance else leading_sparse(covariance, entry_noise)
         )
         vectors = np.zeros((len(values), features))
         vectors[:, columns] = directions
-    return Outcome({"moments": CentredMoments(count, length, mean, cautious, columns, values, vectors, entry_noise)})
+    found = (columns, values, vectors, left_noise, covariance, entry_noise)
+    return Outcome({"moments": CentredMoments(count, length, mean, cautious, *found)})
 
 
 def with_rest(covariance: Floats, noise: float, rank: int | None) -> tuple[Floats, Floats, float]:
