@@ -295,11 +295,26 @@ def test_a_contribution_has_the_same_bits_in_any_batch(name, engine, per_layer):
     rows, labels = examples(150)
     if engine is Engine.VMAP and not _is_batch_invariant(learner, rows, labels):
         pytest.skip("BLAS rounds rows by their place here; the trial before a fit sees that, and uses plain autograd")
-    alone, _ = learner.clipped_totals(rows[:1], labels[:1], 0.2)
     # all others get a gradient of zero: a loss that does not depend on the weights
     learner.loss = lambda scores, given: torch.where(
         given < 0, 0.0, cross_entropy(scores, given.clamp(min=0), reduction="none")
     )
+    check_that_one_contributes_the_same(learner, rows, labels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("per_layer", [False, True])
+def test_a_contribution_without_autograd_has_the_same_bits_in_any_batch(per_layer):
+    """As above, with the compiled loss: examples without a class have no finite gradient, and contribute zero."""
+    module = stirred(NETWORKS["two hidden layers"]().double().eval())
+    learner = learner_with(module, Engine.CHAIN, torch.float32, per_layer=per_layer)
+    check_that_one_contributes_the_same(learner, *examples(150))
+
+
+def check_that_one_contributes_the_same(learner, rows, labels):
+    """Compare what the first example adds alone with what it adds at several places among others of class -1."""
+    alone, _ = learner.clipped_totals(rows[:1], labels[:1], 0.2)
+    assert all(float(total.norm()) > 0.01 for total in alone.values())
     for place in (0, 1, 64, 127, 128, 149):
         batch, quiet = rows.roll(place, 0), torch.full((150,), -1)
         quiet[place] = labels[0]
