@@ -3,7 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test quick check coverage docs bench reproduce-quick clean
+# Tests start hundreds of processes: without bytecode on disk each compiles tacit again, which takes half a second.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo test quick lint types suite coverage docs bench reproduce-quick clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -25,19 +28,23 @@ $(VENV)/.installed-docs: pyproject.toml $(VENV)/.installed
 demo: $(VENV)/.installed
 	$(BIN)/tacit demo --overwrite
 
-check: $(VENV)/.installed-test
+lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-test
 	$(BIN)/mypy
 
 # Three processes on two cores: many tests wait for parties, browsers and timeouts.
-test: check
+suite: $(VENV)/.installed-test
 	$(BIN)/pytest -n 3 --dist worksteal
 
+# The types are checked while tests wait.
+test: lint
+	$(MAKE) --jobs 2 types suite
+
 # Lint, and the tests that are not marked slow: no types, under two minutes on two cores.
-quick: $(VENV)/.installed-test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+quick: lint
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 # Which lines and branches of src/ the suite runs; compiled loops and child processes are not traced.
