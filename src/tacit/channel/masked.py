@@ -25,7 +25,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel.asks import Choose, Columnwise, NormedSum, Sample, Sum, Total, normalise_columns
+from tacit.channel.asks import COLUMNS_TOGETHER, Choose, Columnwise, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.clear import Clear
 from tacit.channel.fixedpoint import MANY, Elements, Grid, Ring
 from tacit.channel.lower_words import CHECK_BYTES, PRIME, check_of, public_weights, with_both_words
@@ -44,7 +44,7 @@ PART_NUMBERS = 2**16
 """Most numbers of a sum that one owner totals, as long as there are parties. A message costs a pair of processes about as much
 as 0.2 MB (`bench_parties.py`); many owners divide the work and the traffic of one."""
 BITS = 64
-"""The bits that say which numbers are not zero come in words of this length; divided columns are cut at its multiples."""
+"""The bits that say which numbers are not zero come in words of this length."""
 SHORT_FROM = 2000
 """Sums of at least this many numbers of two words are first made with the lower words; for shorter ones the messages decide."""
 FRACTION_BITS = 40
@@ -292,7 +292,7 @@ class MaskedSum:
         def parts_of(owners: Sequence[int]) -> dict[int, list[slice]]:
             return {
                 owner: [slice(part.start * division.rows, part.stop * division.rows), slice(start, elements.shape[1])]
-                for owner, part in _cut(division.columns, owners, step=BITS).items()
+                for owner, part in _cut(division.columns, owners, step=COLUMNS_TOGETHER).items()
             }
 
         def work(part: Sequence[slice], total: Elements) -> bytes:
@@ -339,7 +339,7 @@ class MaskedSum:
     def _how_many(self, numbers: int, *, columns: int | None = None) -> int:
         """Return how many owners a sum has; `columns` of a divided sum stay whole."""
         some = max(1, min(math.ceil(numbers / PART_NUMBERS), len(self.link.names)))
-        return some if columns is None else max(1, min(some, columns // BITS))
+        return some if columns is None else max(1, min(some, columns // COLUMNS_TOGETHER))
 
     def _answers(
         self,
