@@ -1,4 +1,4 @@
-"""Sums of two words from lower words alone: the check against exact integers, and totals that need both words."""
+"""Sums of two words from the lowest bits alone: the check against exact integers, and totals that need more of them."""
 
 from __future__ import annotations
 
@@ -156,19 +156,79 @@ def test_work_on_totals_of_one_or_two_words_gives_the_same_bits(monkeypatch, lar
             assert sum(len(message) for _, message in sent) < 0.8 * sum(len(message) for _, message in wide_sent)
 
 
-def test_a_long_sum_sends_one_word_for_each_number_and_one_check(monkeypatch):
+@pytest.mark.parametrize(("constant", "size"), [(0.25, 6), (200.0, 8)])
+def test_long_sums_send_no_more_of_a_number_than_its_total_needs_and_one_check(monkeypatch, constant, size):
+    """Of the first sum of a kind a word, of the later ones 48 bits if the first totals fitted them."""
     monkeypatch.setattr(masked, "PART_NUMBERS", 1500)
-    parties, numbers = 3, masked.SHORT_FROM
+    parties, numbers, sums = 3, masked.SHORT_FROM, 3
 
     def work(together):
-        total = Masked(together).exchange([Sum(x=np.full(numbers, together.index + 0.25))]).x
-        np.testing.assert_array_equal(total, np.full(numbers, 3.75))
+        channel = Masked(together)
+        for _ in range(sums):
+            total = channel.exchange([Sum(x=np.full(numbers, together.index + constant))]).x
+            np.testing.assert_array_equal(total, np.full(numbers, 3 + 3 * constant))
         return together.link.sent
 
     sent = list(itertools.chain.from_iterable(in_threads(parties, work)))
-    # two owners: each number once masked by each party but its owner with a check, and once in the total to each other party
+    # two owners: each number once masked by each party but its owner with a check, and once in the total to each other party;
+    # with the first total an owner says in one byte what is enough for the next
     owners = 2
-    assert sum(len(message) for _, message in sent) == (parties - 1) * (2 * 8 * numbers + owners * CHECK_BYTES)
+    expected = sums * (8 * numbers + owners * CHECK_BYTES) + owners + (8 + (sums - 1) * size) * numbers
+    assert sum(len(message) for _, message in sent) == (parties - 1) * expected
+
+
+@settings(deadline=None)
+@given(terms=st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=3, max_size=3), min_size=1, max_size=5))
+def test_the_lowest_bits_of_terms_give_their_total_modulo_2_to_the_48(terms):
+    total = np.zeros(3, np.uint64)
+    for term in terms:
+        pieces = masked.lowest_bits(np.array([value % WORD for value in term], np.uint64))
+        message = memoryview(b"".join(masked.as_bytes(piece) for piece in pieces))
+        assert len(message) == 3 * masked.NARROW_BYTES
+        masked.add_lowest_bits(total, message)
+    masked.extend_sign(total)
+    expected = [(sum(column) + 2**47) % 2**48 - 2**47 for column in zip(*terms, strict=True)]
+    assert total.view(np.int64).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("total", "fits"), [(2**47 - 1, True), (2**47, False), (-(2**47), True), (-(2**47) - 1, False), (0, True)]
+)
+def test_totals_fit_48_bits_exactly_if_these_give_them_back(total, fits):
+    word = np.array([total % WORD, 5], np.uint64)
+    assert masked.fits_narrow(word) == fits
+    kept = word.copy()
+    masked.extend_sign(kept)
+    assert np.array_equal(kept, word) == fits
+
+
+def test_totals_stay_exact_when_they_outgrow_what_was_sent_of_them(monkeypatch):
+    """Small totals, then some that need a word, then some that need two; -2^47 and 2^47 - 1 are the last that fit 48 bits."""
+    monkeypatch.setattr(masked, "SHORT_FROM", 1)
+    monkeypatch.setattr(masked, "PART_NUMBERS", 2)
+    totals = [[1, -2, 3], [-(2**47), 2**47 - 1, 0], [1, 2, 2**47], [4, -5, 6], [7, 2**70, 8], [1, 1, 1]]
+    sums_until = [1, 2, 4, 5, 7, 8]  # one more where the totals were larger than before
+
+    def work(together):
+        made = []
+        for total in totals:
+            # terms that do not fit a word by themselves
+            terms = [[value - 2**80 + 1 for value in total], [2**80 + 5] * 3, [-6] * 3]
+            found = integers_of(together.sums.add(elements_of(terms[together.index]), RING, "x"))
+            made.append((found, together.sums._number))
+        return made
+
+    for made in in_threads(3, work):
+        assert made == list(zip(totals, sums_until, strict=True))
+
+
+def test_a_number_that_wraps_48_bits_is_seen_by_the_check():
+    """The check is that of the whole number, so that a total of 2^48 does not pass for 0."""
+    weights = public_weights(b"w" * 32, 1)
+    lowest = np.array([2**48 + 3], np.uint64)
+    masked.extend_sign(lowest)
+    assert lowest[0] == 3
+    assert check_of(lowest[None], weights, [slice(None)]) != check_of(elements_of([2**48 + 3]), weights, [slice(None)])
 
 
 def test_parties_with_different_totals_of_a_sum_stop_at_the_next(monkeypatch):

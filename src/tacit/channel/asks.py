@@ -58,6 +58,10 @@ class Bound:
         return Bound(wider * self.norm, None if self.change is None else wider * self.change)
 
 
+COLUMNS_TOGETHER = 64
+"""Columns that stay with one party where parties divide work: the bits of a word that says which numbers are zero."""
+
+
 @dataclass(frozen=True)
 class Columnwise:
     """What a program will do with the totals, column by column of one of them: parties can divide it among them.
@@ -73,7 +77,8 @@ class Columnwise:
         Numbers of the result for each column.
     work : callable
         Called with a slice of columns, the total of these columns, and the totals of the other arrays; returns an array of
-        shape (columns, size). A column's result must not depend on which others are worked on with it, to the last bit.
+        shape (columns, size). Slices begin at multiples of `COLUMNS_TOGETHER`, and all but that of the last columns end there.
+        A result must not depend, to the last bit, on which other columns are worked on, except those of its own such group.
     """
 
     of: str

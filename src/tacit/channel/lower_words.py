@@ -1,23 +1,27 @@
-r"""Totals of 128 bits for the price of 64: parties add up lower words alone, with a check that these say everything.
+r"""Totals of 128 bits for the price of 64 or 48: parties add up the lowest bits alone, with a check that these say everything.
 
 Nearly all totals fit into 64 bits, but no party may say whether its own numbers do: that would reveal something about
-them. So each party m sends the lower words of its numbers :math:`x_{mi}`, and with them one number
+them. So each party m sends the lowest b bits of its numbers :math:`x_{mi}`, and with them one number
 
 .. math:: c_m = \sum_i r_i x_{mi} \bmod p, \qquad p = 2^{89} - 1,
 
 where the :math:`r_i` are public random numbers of 64 bits, drawn for the session. Nothing but the check depends on
 them, so that they are independent of all totals. Let :math:`T_i` be a total, of at most 126 bits, and :math:`L_i` what the
-lower words add up to, as a signed number of 64 bits: :math:`T_i = L_i + 2^{64} w_i` with :math:`|w_i| \le 2^{62}`. Whoever
+lowest bits add up to, as a signed number of b bits: :math:`T_i = L_i + 2^b w_i` with :math:`|w_i| \le 2^{126 - b}`. Whoever
 knows the :math:`L_i` and :math:`\sum_m c_m \bmod p` compares the latter with :math:`\sum_i r_i L_i \bmod p`. The two differ
-by :math:`2^{64} \sum_i r_i w_i \bmod p`.
+by :math:`2^b \sum_i r_i w_i \bmod p`.
 
-If all totals fit, all :math:`w_i` are 0 and the two are equal. If :math:`w_i \ne 0` for some i, it is not a multiple of the
-prime p, so that at most one of the :math:`2^{64}` values of :math:`r_i` makes them equal, whatever the other numbers are. So
-a total that does not fit is missed with a probability of at most :math:`2^{-64}`. Where the two differ, the sum is made again
-with both words.
+If all totals fit, all :math:`w_i` are 0 and the two are equal. For b of 48 and 64, :math:`|w_i| \le 2^{78} < p`: if
+:math:`w_i \ne 0` for some i, it is not a multiple of the prime p, so that at most one of the :math:`2^{64}` values of
+:math:`r_i` makes them equal, whatever the other numbers are. So a total that does not fit is missed with a probability of at
+most :math:`2^{-64}`. Where the two differ, the sum is made again with more bits: 64 after 48, and then all.
 
-The :math:`L_i` and :math:`\sum_m c_m \bmod p` are functions of the totals and of public numbers: nobody learns more than
-the totals. The :math:`c_m` are masked modulo p, so that not even the number of multiples of p in their sum is seen.
+The first sum of a kind is made with 64. Its owners say whether their totals would have fitted 48, and if all did, later sums of
+that kind are made with those. What is sent is masked modulo :math:`2^{64}` and then cut: the lowest bits of uniform words are
+uniform, and masks that cancel modulo :math:`2^{64}` cancel modulo :math:`2^{48}`.
+
+The :math:`L_i`, :math:`\sum_m c_m \bmod p` and what owners say are functions of the totals and of public numbers: nobody learns
+more than the totals. The :math:`c_m` are masked modulo p, so that not even the number of multiples of p in their sum is seen.
 """
 
 from __future__ import annotations

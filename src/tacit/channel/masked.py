@@ -25,7 +25,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.channel.asks import Choose, Columnwise, NormedSum, Sample, Sum, Total, normalise_columns
+from tacit.channel.asks import COLUMNS_TOGETHER, Choose, Columnwise, NormedSum, Sample, Sum, Total, normalise_columns
 from tacit.channel.clear import Clear
 from tacit.channel.fixedpoint import MANY, Elements, Grid, Ring
 from tacit.channel.lower_words import CHECK_BYTES, PRIME, check_of, public_weights, with_both_words
@@ -44,9 +44,14 @@ PART_NUMBERS = 2**16
 """Most numbers of a sum that one owner totals, as long as there are parties. A message costs a pair of processes about as much
 as 0.2 MB (`bench_parties.py`); many owners divide the work and the traffic of one."""
 BITS = 64
-"""The bits that say which numbers are not zero come in words of this length; divided columns are cut at its multiples."""
+"""The bits that say which numbers are not zero come in words of this length."""
 SHORT_FROM = 2000
 """Sums of at least this many numbers of two words are first made with the lower words; for shorter ones the messages decide."""
+WORD_BYTES, NARROW_BYTES = 8, 6
+"""What is sent of a number in a sum that is made with lower words; the latter if the totals of an earlier sum of its kind fitted
+that. 48 bits hold totals below 128 at 40 fractional bits. Of a divided sum this is what is divided; the rest has words."""
+NARROW, WIDE = b"\x01", b"\x00"
+"""What the owners of the first long sum of a kind say after their answer: whether their totals fit `NARROW_BYTES`."""
 FRACTION_BITS = 40
 """Default number of fractional bits of totals: 12 decimal digits after the point."""
 DIGEST_BYTES = 16
@@ -232,7 +237,7 @@ class MaskedSum:
         self.masks = masks
         self._peers = [place for place in range(len(link.names)) if place != link.index]
         self._number = 0
-        self._long: set[str] = set()  # labels of sums whose totals have needed both words
+        self._sizes: dict[str, int] = {}  # bytes of a number of long sums, by their label, from the second one on
         self._seed, self._weights = b"", np.zeros(0, dtype=np.uint64)
         self._seen = hashlib.sha256()  # processors have instructions for it
 
@@ -251,7 +256,7 @@ class MaskedSum:
 
         `sending` is called before anything is sent, when the masks are made. `heard` is called by owners, when the masked
         numbers of all parties are here, before they are added up: until then nobody can have learned anything. If a sum is made
-        again with both words, they are called again.
+        again with more bits, they are called again.
         """
         numbers = elements.shape[1]
         owners = self._how_many(numbers)
@@ -292,7 +297,7 @@ class MaskedSum:
         def parts_of(owners: Sequence[int]) -> dict[int, list[slice]]:
             return {
                 owner: [slice(part.start * division.rows, part.stop * division.rows), slice(start, elements.shape[1])]
-                for owner, part in _cut(division.columns, owners, step=BITS).items()
+                for owner, part in _cut(division.columns, owners, step=COLUMNS_TOGETHER).items()
             }
 
         def work(part: Sequence[slice], total: Elements) -> bytes:
@@ -339,7 +344,7 @@ class MaskedSum:
     def _how_many(self, numbers: int, *, columns: int | None = None) -> int:
         """Return how many owners a sum has; `columns` of a divided sum stay whole."""
         some = max(1, min(math.ceil(numbers / PART_NUMBERS), len(self.link.names)))
-        return some if columns is None else max(1, min(some, columns // BITS))
+        return some if columns is None else max(1, min(some, columns // COLUMNS_TOGETHER))
 
     def _answers(
         self,
@@ -356,16 +361,19 @@ class MaskedSum:
     ) -> tuple[dict[int, list[slice]], dict[int, bytes | memoryview], Ring]:
         """Have the next owners total their parts; return the parts, what every owner answers, and the ring of the totals.
 
-        Long sums of two words are made with the lower words first (`tacit.channel.lower_words`). An owner whose totals do
-        not fit them answers nothing, and the sum is made again with both.
+        Long sums of two words are made with the lowest bits first (`tacit.channel.lower_words`). An owner whose totals do
+        not fit them answers nothing, and the sum is made again with more.
         """
         own, parties = self.link.index, len(self.link.names)
-        is_short = ring.words == 2 and elements.shape[1] >= SHORT_FROM and label not in self._long
+        whole = WORD_BYTES * ring.words
+        is_long = ring.words == 2 and elements.shape[1] >= SHORT_FROM
         while True:
+            size = self._sizes.get(label, WORD_BYTES) if is_long else whole
+            is_first = is_long and label not in self._sizes
             turn = sorted((self._number * owners + place) % parties for place in range(owners))
             parts = parts_of(turn)
             sent, used, weights, checks = elements[:1], ONE_WORD, None, None
-            if is_short:
+            if size < whole:
                 weights = self._public_weights(elements.shape[1])
                 checks = {owner: check_of(elements, weights, part) for owner, part in parts.items()}
             else:
@@ -374,18 +382,26 @@ class MaskedSum:
             self._number += 1
             self.note(hashlib.sha256(label.encode()).digest())
             sending()
-            total, check = self._own_total(sent, parts, used, checks, heard)
-            answered: bytes | memoryview = b""
+            total, check = self._own_total(sent, parts, used, size, checks, heard)
+            answered: list[bytes | memoryview] = []
             if total is not None:
                 theirs = None if weights is None else np.concatenate([weights[part] for part in parts[own]])
                 if theirs is None or check_of(total, theirs, [slice(None)]) == check:
-                    answered = answer(parts[own], total)
-            told = self._told(turn, answered, most=most)
-            if not is_short or all(len(told[owner]) for owner in turn):
+                    answered = [answer(parts[own], total)]
+                    if is_first:
+                        answered.append(NARROW if fits_narrow(total[0, : _length(parts[own][0])]) else WIDE)
+            told = self._told(turn, answered, most=most + len(WIDE))
+            if size == whole:
+                return parts, told, used
+            if all(len(told[owner]) for owner in turn):
+                if is_first:
+                    said = [bytes(told[owner][-len(WIDE) :]) for owner in turn]
+                    told = {owner: message[: -len(WIDE)] for owner, message in told.items()}
+                    self.note(b"".join(said))
+                    self._sizes[label] = NARROW_BYTES if all(word == NARROW for word in said) else WORD_BYTES
                 return parts, told, used
             self.masks.show(sent, used, self._number - 1)
-            self._long.add(label)
-            is_short = False
+            self._sizes[label] = WORD_BYTES if size == NARROW_BYTES else whole
 
     def _public_weights(self, numbers: int) -> NDArray[np.uint64]:
         """Return what all parties of the session draw from what they have in common before its first long sum."""
@@ -400,36 +416,57 @@ class MaskedSum:
         sent: Elements,
         parts: Mapping[int, Sequence[slice]],
         ring: Ring,
+        size: int,
         checks: Mapping[int, int] | None,
         heard: Callable[[], None],
     ) -> tuple[Elements | None, int]:
-        """Send each owner its part, and return the total of this party's own part and of its check, if it is an owner."""
-        own, check_bytes = self.link.index, 0 if checks is None else CHECK_BYTES
+        """Send each owner its part, and return the total of this party's own part and of its check, if it is an owner.
+
+        Of each number `size` bytes are sent.
+        """
+        own, check_bytes, narrow = self.link.index, 0 if checks is None else CHECK_BYTES, size == NARROW_BYTES
+        planes = lowest_bits(sent[0]) if narrow else []
         outgoing: dict[int, list[memoryview]] = {}
         for owner in parts.keys() - {own}:
-            outgoing[owner] = [as_bytes(sent[word, part]) for word in range(ring.words) for part in parts[owner]]
+            whole = parts[owner][1:] if narrow else parts[owner]
+            outgoing[owner] = [
+                *(as_bytes(sent[word, part]) for word in range(ring.words) for part in whole),
+                *(as_bytes(plane[parts[owner][0]]) for plane in planes),
+            ]
             if checks is not None:
                 outgoing[owner].append(memoryview(checks[owner].to_bytes(CHECK_BYTES, "big")))
         if own not in parts:
             self.link.swap(self._digest(), outgoing, expected=())
             return None, 0
         total = np.concatenate([sent[:, part] for part in parts[own]], axis=1)
+        shortened = total[0, : _length(parts[own][0]) if narrow else 0]
+        most = total.nbytes - (WORD_BYTES - NARROW_BYTES) * shortened.size + check_bytes
         check = 0 if checks is None else checks[own]
-        arrived = self.link.swap(self._digest(), outgoing, expected=self._peers, most=total.nbytes + check_bytes)
+        arrived = self.link.swap(self._digest(), outgoing, expected=self._peers, most=most)
         heard()
         for peer in self._peers:
-            message = memoryview(arrived[peer])
-            end = len(message) - check_bytes
-            ring.add_to(total, elements_of(message[:end], total.shape, self.link.names[peer]))
+            message, name = memoryview(arrived[peer]), self.link.names[peer]
+            _check_length(message, most, name)
+            end = most - check_bytes
+            start = end - NARROW_BYTES * shortened.size
+            rest = total[:, shortened.size :]
+            ring.add_to(rest, elements_of(message[:start], rest.shape, name))
+            if narrow:
+                add_lowest_bits(shortened, message[start:end])
             check += int.from_bytes(message[end:], "big")
+        extend_sign(shortened)
         return total, check % PRIME
 
-    def _told(self, owners: Sequence[int], message: bytes | memoryview, *, most: int) -> dict[int, bytes | memoryview]:
+    def _told(
+        self, owners: Sequence[int], message: Sequence[bytes | memoryview], *, most: int
+    ) -> dict[int, bytes | memoryview]:
         """Send all others what this party made of its own part, if it is an owner, and return what all owners made."""
         own = self.link.index
-        outgoing = dict.fromkeys(self._peers, message) if own in owners else {}
+        pieces = [memoryview(piece) for piece in message]
+        outgoing = dict.fromkeys(self._peers, pieces) if own in owners else {}
         others = [owner for owner in owners if owner != own]
-        return {own: message, **self.link.swap(self._digest(), outgoing, expected=others, most=most)}
+        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return {own: whole, **self.link.swap(self._digest(), outgoing, expected=others, most=most)}
 
     def _digest(self) -> bytes:
         return self._seen.digest()[:DIGEST_BYTES]
@@ -445,8 +482,8 @@ class Masked:
     fraction_bits : int, default=40
         The grid: numbers are rounded to multiples of ``2**-fraction_bits``.
     words : {1, 2}, default=2
-        Sums are taken modulo 2^64 or 2^128. Totals of long sums that fit into 64 bits are found from those alone
-        (`tacit.channel.lower_words`).
+        Sums are taken modulo 2^64 or 2^128. With 2 words, totals of long sums that fit into 64 or 48 bits are found from
+        those alone (`tacit.channel.lower_words`).
     keep_values : bool, default=False
 
     Privacy
@@ -582,6 +619,10 @@ def _one(asks: Sequence[Kind]) -> Kind:
     return asks[0]
 
 
+def _length(part: slice) -> int:
+    return int(part.stop - part.start)
+
+
 def _cut(columns: int, owners: Sequence[int], *, step: int = 1) -> dict[int, slice]:
     """Divide columns among owners, at multiples of `step`; their parts differ by at most that many columns."""
     cuts = [columns // step * place // len(owners) * step for place in range(len(owners))]
@@ -643,17 +684,51 @@ def _widened(elements: Elements, ring: Ring) -> Elements:
     return elements if len(elements) == ring.words else with_both_words(elements)
 
 
-def as_bytes(elements: Elements) -> memoryview:
+def fits_narrow(total: NDArray[np.uint64]) -> bool:
+    """Whether the lowest `NARROW_BYTES` of signed numbers say everything about them."""
+    most, signed = 1 << (8 * NARROW_BYTES - 1), total.view(np.int64)
+    least, largest = int(signed.min(initial=0)), int(signed.max(initial=0))
+    return -most <= least <= largest < most
+
+
+def lowest_bits(numbers: NDArray[np.uint64]) -> list[NDArray[np.unsignedinteger]]:
+    """Return the lowest `NARROW_BYTES` of numbers: the lower halves of the words, and the lower quarters of the upper halves."""
+    from tacit.channel.word_loops import take_lowest_bits
+
+    lower, upper = np.empty(numbers.size, dtype=np.uint32), np.empty(numbers.size, dtype=np.uint16)
+    take_lowest_bits(numbers, lower, upper)
+    return [lower, upper]
+
+
+def add_lowest_bits(total: NDArray[np.uint64], message: memoryview) -> None:
+    """Add to words, in place, the numbers of which a message has the lowest bits, as `lowest_bits` gives them."""
+    from tacit.channel.word_loops import add_lowest_bits as add
+
+    lower, upper = np.frombuffer(message, "<u4", total.size), np.frombuffer(message, "<u2", offset=4 * total.size)
+    add(total, lower.astype(np.uint32, copy=False), upper.astype(np.uint16, copy=False))
+
+
+def extend_sign(numbers: NDArray[np.uint64]) -> None:
+    """Make words, in place, the signed numbers that their lowest `NARROW_BYTES` are."""
+    signed, beyond = numbers.view(np.int64), 8 * (WORD_BYTES - NARROW_BYTES)
+    np.left_shift(signed, beyond, out=signed)
+    np.right_shift(signed, beyond, out=signed)
+
+
+def as_bytes(elements: NDArray[np.unsignedinteger]) -> memoryview:
     """Return the elements as a message, without a copy if they lie one after the other."""
-    return np.ascontiguousarray(elements).astype("<u8", copy=False).reshape(-1).view(np.uint8).data
+    little = elements.dtype.newbyteorder("<")
+    return np.ascontiguousarray(elements).astype(little, copy=False).reshape(-1).view(np.uint8).data
+
+
+def _check_length(message: bytes | memoryview, size: int, name: str) -> None:
+    if len(message) != size:
+        raise ProtocolError(
+            f"{size} bytes from {name}", words(f"{len(message)}"), "All parties must run the same version."
+        )
 
 
 def elements_of(message: bytes | memoryview, shape: tuple[int, ...], name: str) -> Elements:
     """Read the elements of a message, which must have this many."""
-    if len(message) != 8 * int(np.prod(shape)):
-        raise ProtocolError(
-            f"{8 * int(np.prod(shape))} bytes from {name}",
-            words(f"{len(message)}"),
-            "All parties must run the same version.",
-        )
+    _check_length(message, WORD_BYTES * math.prod(shape), name)
     return np.frombuffer(message, dtype="<u8").astype(np.uint64, copy=False).reshape(shape)

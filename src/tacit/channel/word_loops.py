@@ -49,6 +49,21 @@ def take_two_words(lower: Words, upper: Words, term_lower: Words, term_upper: Wo
 
 
 @njit(cache=True, nogil=True)
+def take_lowest_bits(words: Words, lower: NDArray[np.uint32], upper: NDArray[np.uint16]) -> None:
+    """Set `lower` to the lower halves of words, and `upper` to the 16 bits above them."""
+    for place in range(words.size):
+        lower[place] = np.uint32(words[place] & np.uint64(0xFFFFFFFF))
+        upper[place] = np.uint16(words[place] >> np.uint64(32) & np.uint64(0xFFFF))
+
+
+@njit(cache=True, nogil=True)
+def add_lowest_bits(words: Words, lower: NDArray[np.uint32], upper: NDArray[np.uint16]) -> None:
+    """Add numbers of 48 bits to words in place, wrapping."""
+    for place in range(words.size):
+        words[place] += np.uint64(lower[place]) | np.uint64(upper[place]) << np.uint64(32)
+
+
+@njit(cache=True, nogil=True)
 def leave_out_zeros(numbers: Words, bits: NDArray[np.uint8], kept: Words) -> int:
     """Put the numbers that are not zero into `kept`, and set the bit of each in `bits`, which are zero; return how many."""
     count = 0

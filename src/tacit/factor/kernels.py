@@ -175,15 +175,29 @@ def gram(rows: SomeFloats) -> NDArray[np.float64]:
 
 @compiled
 def _gram(rows: SomeFloats, partial: NDArray[np.float64], start: int, stop: int) -> None:
+    """Set `partial` to the products of blocks, which are zero before.
+
+    Two rows are added at a time, one after the other. Where both are zero they are skipped, by a list of the other places:
+    processors would guess wrongly which of single numbers are zero. What is added for a zero beside another number changes no
+    bit of a sum.
+    """
+    size = rows.shape[1]
+    places = np.empty(size + 1, dtype=np.int64)
     for block in range(start, stop):
         sums = partial[block]
-        for i in range(block * GRAM_BLOCK, min((block + 1) * GRAM_BLOCK, rows.shape[0])):
-            row = rows[i]
-            for j in range(rows.shape[1]):
-                length = row[j]
-                if length != 0:
-                    for m in range(rows.shape[1]):
-                        sums[j, m] += length * row[m]
+        end = min((block + 1) * GRAM_BLOCK, rows.shape[0])
+        for i in range(block * GRAM_BLOCK, end, 2):
+            row, following = rows[i], rows[min(i + 1, end - 1)]
+            there = rows.dtype.type(i + 1 < end)  # 0 if there is no second row
+            count = 0
+            for j in range(size):
+                places[count] = j
+                count += (row[j] != 0) | (following[j] != 0)
+            for place in range(count):
+                j = places[place]
+                first, second = row[j], following[j] * there
+                for m in range(size):
+                    sums[j, m] = (sums[j, m] + first * row[m]) + second * following[m]
 
 
 @compiled

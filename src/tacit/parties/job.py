@@ -73,8 +73,8 @@ class Job:
         How many parties may leave for good without ending the run; fewer than half. Noise is sized for `colluding` and these.
     word_bits : {64, 128}, default=128
         Size of the integers that are summed. 64 bits hold totals below 4 million over the number of parties at 40 fractional
-        bits. With 128 bits long sums have nearly the same traffic as long as their totals fit 64, and twice as much from the
-        first total on that does not (`tacit.channel.lower_words`).
+        bits. With 128 bits long sums have nearly the same traffic as long as their totals fit 64, less if they fit 48, and
+        twice as much from the first total on that does not fit 64 (`tacit.channel.lower_words`).
     fraction_bits : int, default=40
     hide_norms : bool, default=True
         Hide the norms in a normalised sum.

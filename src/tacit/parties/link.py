@@ -80,7 +80,7 @@ class _Peer:
         self.hello: bytes | None = None
         self.gathered = b""  # digest of the greetings that it has
         self.was_here = -math.inf  # when it broke off before the session began
-        self.steps: queue.Queue[memoryview] = queue.Queue()
+        self.steps: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
         self.chunks: list[bytes] = []
         self.chunk_bytes = 0
         self.deliver: Callable[[bytes], None] | None = None

@@ -264,7 +264,8 @@ class Session:
         try:
             yield noted
         finally:
-            wait([writing])
+            if not writing.done():
+                wait([writing])
 
     def _before_sending(self) -> None:
         """Say once in a session that numbers are about to leave; the round is in the journal by then.

@@ -16,5 +16,8 @@ for term in (words, message[:8]):
     word_loops.add_two_words(words, words, term, term)
     word_loops.weighted_sums(words, words, term)
 word_loops.take_two_words(words, words, words, words)
+lower, upper = np.zeros(8, dtype=np.uint32), np.zeros(8, dtype=np.uint16)
+word_loops.take_lowest_bits(words, lower, upper)
+word_loops.add_lowest_bits(words, np.frombuffer(bytes(32), dtype=np.uint32), np.frombuffer(bytes(16), dtype=np.uint16))
 word_loops.leave_out_zeros(words, np.zeros(1, dtype=np.uint8), np.empty(9, dtype=np.uint64))
 word_loops.put_zeros_back(np.frombuffer(bytes(1), dtype=np.uint8), message, words)

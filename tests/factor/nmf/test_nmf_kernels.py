@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import minimize_scalar, nnls
 
+from tacit.channel.asks import COLUMNS_TOGETHER
 from tacit.factor import kernels
-from tacit.factor.nmf.nnls import Outliers, Penalty, solve_dictionary, solve_rows, total_rows
-from tacit.factor.nmf.program import PackedFactor
+from tacit.factor.nmf.nnls import Outliers, Penalty, added, solve_dictionary, solve_rows, total_rows
+from tacit.factor.nmf.program import NMFSettings, PackedFactor, _divided
 from tacit.factor.row_table import Table
 
 rng = np.random.default_rng(5)
@@ -175,6 +176,35 @@ def test_the_transposed_product_needs_sorted_entries_and_gets_them():
     kept, W = shuffled.indices.copy(), rng.random((40, 4))
     assert np.allclose(Table(shuffled).transposed_times(W), X.T @ W)
     assert np.array_equal(shuffled.indices, kept), "the caller's matrix stays as it is"
+
+
+@pytest.mark.parametrize("rows", [1, 2, kernels.GRAM_BLOCK - 1, kernels.GRAM_BLOCK, 2 * kernels.GRAM_BLOCK + 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_gram_matrix_adds_rows_one_after_the_other(rows, dtype):
+    """Bit for bit what a plain loop over the rows of each block gives, with zeros in any place and with none."""
+    for density in (0.3, 1.0):
+        factor = (rng.normal(size=(rows, 5)) * (rng.random((rows, 5)) < density)).astype(dtype)
+        expected = np.zeros((5, 5))
+        for start in range(0, rows, kernels.GRAM_BLOCK):
+            block = np.zeros((5, 5))
+            for row in factor[start : start + kernels.GRAM_BLOCK]:
+                block += np.outer(row, row)
+            expected += block
+        assert np.array_equal(kernels.gram(factor), expected)
+
+
+@pytest.mark.parametrize("columns", [COLUMNS_TOGETHER - 1, COLUMNS_TOGETHER, 3 * COLUMNS_TOGETHER + 7])
+def test_divided_columns_give_the_dictionary_and_the_value_of_the_whole_step_to_the_last_bit(columns):
+    settings = NMFSettings()
+    start, WX, W = rng.random((4, columns)), rng.random((4, columns)) * 10, rng.random((30, 4))
+    steps = {"penalty": settings.dictionary_penalty, "most_sweeps": settings.dictionary_sweeps}
+    expected, value = solve_dictionary(start, WX, W.T @ W, shrink=settings.dictionary_shrink, **steps)
+    work, cut = _divided(start, settings).work, columns // 2 // COLUMNS_TOGETHER * COLUMNS_TOGETHER
+    parts = [work(part, WX[:, part], {"WW": W.T @ W}) for part in (slice(0, cut), slice(cut, columns)) if part.stop]
+    worked = np.concatenate(parts)
+    assert np.array_equal(worked[:, :-1].T, expected)
+    assert added(worked[:, -1]) == value
+    assert np.count_nonzero(worked[:, -1]) == -(-columns // COLUMNS_TOGETHER), "one number for each group is sent"
 
 
 def test_the_dictionary_and_the_rows_can_be_solved_in_place():

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.channel.asks import COLUMNS_TOGETHER
 from tacit.factor.arrays import SomeFloats
 from tacit.factor.kernels import gram, hals_sweep, look_ahead, parallel_for
 from tacit.factor.row_table import Table, clean, product_of
@@ -249,8 +250,16 @@ def lower_columns(
 
 
 def added(values: NDArray[np.float64]) -> float:
-    """Add the values of all columns in their order; a running sum has one order, `np.sum` has the processor's."""
-    return float(np.cumsum(values)[-1])
+    """Add the values of all columns, group by group; a running sum has one order, `np.sum` has the processor's."""
+    return float(np.cumsum(added_together(values))[-1])
+
+
+def added_together(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sums of groups of `COLUMNS_TOGETHER` values; the last group may have fewer."""
+    groups = np.zeros((-(-len(values) // COLUMNS_TOGETHER), COLUMNS_TOGETHER))
+    groups.reshape(-1)[: len(values)] = values
+    sums: NDArray[np.float64] = np.cumsum(groups, axis=1)[:, -1]
+    return sums
 
 
 class _Descent(NamedTuple):

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.channel import Columnwise, Outcome, Program, Sum, Total, run_alone
+from tacit.channel.asks import COLUMNS_TOGETHER
 from tacit.estimators.input import Rows
 from tacit.factor.arrays import Precision, SomeFloats
 from tacit.factor.extrapolation import Extrapolation
@@ -37,6 +38,7 @@ from tacit.factor.nmf.nnls import (
     Outliers,
     Penalty,
     added,
+    added_together,
     lower_columns,
     solve_dictionary,
     solve_rows,
@@ -195,12 +197,15 @@ def _sum(
 
 
 def _divided(T: NDArray[np.float64], settings: NMFSettings) -> Columnwise:
-    """Return the dictionary step as work on single columns of the total of W'X: the column of T, and its value."""
+    """Return the dictionary step as work on columns of the total of W'X: the column of T, and what it adds to the objective.
+
+    The first column of each group has the sum of the group, the others have zero, which is not sent.
+    """
 
     def work(columns: slice, WX: NDArray[np.float64], totals: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
         solved = np.empty((WX.shape[1], len(T) + 1))
         rows = np.array(T.T[columns], order="C")
-        solved[:, -1] = lower_columns(
+        values = lower_columns(
             rows,
             WX,
             totals["WW"],
@@ -209,6 +214,8 @@ def _divided(T: NDArray[np.float64], settings: NMFSettings) -> Columnwise:
             shrink=settings.dictionary_shrink,
         )
         solved[:, :-1] = rows
+        solved[:, -1] = 0.0
+        solved[::COLUMNS_TOGETHER, -1] = added_together(values)
         return solved
 
     return Columnwise("WX", len(T) + 1, work)
