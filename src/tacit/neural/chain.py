@@ -101,6 +101,7 @@ class Chain:
             torch.zeros(after, before, dtype=dtype) for before, after in zip(self._ends, self._ends[1:], strict=False)
         ]
         self._biases = [torch.zeros(after, dtype=dtype) for after in self._ends[1:]]
+        self._arrays = tuple(tuple(numbers.numpy() for numbers in kept) for kept in (self._weights, self._biases))
         self._memory: dict[str, torch.Tensor] = {}
         self._activations = _activations(parts)
 
@@ -154,10 +155,12 @@ class Chain:
             self.memory(f"slopes {place}", (whole, width), self.dtype) for place, width in enumerate(self._ends[1:])
         ]
         squares = np.zeros((len(inputs), 2, whole))  # of the inputs, and of the slopes
-        losses = torch.from_numpy(np.zeros(whole))
-        padded_targets = targets.new_zeros(whole, *targets.shape[1:])
+        losses = np.zeros(whole)
+        padded_targets = targets.new_zeros(whole, *targets.shape[1:]).numpy()
         padded_targets[:count] = given
+        # threads hold Python's global lock for a shorter time with slices of NumPy than with those of torch
         given_rows = rows.numpy()
+        into, outof = (tuple(numbers.numpy() for numbers in kept) for kept in (inputs, slopes))
         places = np.arange(count) if some is None else some.numpy()
         quick = self._activations is not None and loss in COMPILED
         pass_block = self._quick_block if quick else self._block
@@ -165,10 +168,10 @@ class Chain:
         def run(piece: int) -> None:
             start = piece * self.block
             place = slice(start, start + self.block)
-            put_rows(given_rows, places[place], inputs[0][place].numpy())
+            put_rows(given_rows, places[place], into[0][place])
             pass_block(
-                [numbers[place] for numbers in inputs],
-                [numbers[place] for numbers in slopes],
+                tuple(numbers[place] for numbers in into),
+                tuple(numbers[place] for numbers in outof),
                 squares[:, :, place],
                 padded_targets[place],
                 loss,
@@ -180,7 +183,7 @@ class Chain:
         with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal that an example has such numbers
             products = squares[:, 0] * squares[:, 1]
             largest = torch.from_numpy(squares.max(axis=(0, 1)))
-        results = ForwardBackward({}, {}, {}, largest, losses[:count])
+        results = ForwardBackward({}, {}, {}, largest, torch.from_numpy(losses[:count]))
         for place, (name, layer) in enumerate(self.layers.items()):
             # one example's gradient is the outer product of g and a (for the bias: g), so its norm is |g| |a| (or |g|)
             results.inputs[name] = inputs[place][:count, : layer.in_features]
@@ -235,46 +238,44 @@ class Chain:
 
     def _block(
         self,
-        inputs: list[torch.Tensor],
-        slopes: list[torch.Tensor],
+        inputs: tuple[NDArray[np.floating], ...],
+        slopes: tuple[NDArray[np.floating], ...],
         squares: NDArray[np.float64],
-        targets: torch.Tensor,
+        targets: NDArray[np.generic],
         loss: Loss,
-        losses: torch.Tensor,
+        losses: NDArray[np.float64],
     ) -> None:
         """Run one block, whose rows are in the first of `inputs`, and put its results into the other arguments.
 
         Everything that is computed from an example has the same shape, however many rows there are.
         """
         with torch.enable_grad():
-            outputs, last = self._forward(inputs)
-            of_rows = loss(last[:, : self._outputs].double(), targets)
+            outputs, last = self._forward([torch.from_numpy(numbers) for numbers in inputs])
+            of_rows = loss(last[:, : self._outputs].double(), torch.from_numpy(targets))
             gradients = torch.autograd.grad(of_rows.sum(), outputs)
-        losses.copy_(of_rows.detach())
+        losses[:] = of_rows.detach().numpy()
         for layer, a, g, kept, both in zip(self.layers.values(), inputs, gradients, slopes, squares, strict=True):
-            kept.copy_(g)
-            add_row_squares(a.numpy(), layer.in_features, both[0])
-            add_row_squares(kept.numpy(), layer.out_features, both[1])
+            kept[:] = g.numpy()
+            add_row_squares(a, layer.in_features, both[0])
+            add_row_squares(kept, layer.out_features, both[1])
 
     def _quick_block(
         self,
-        inputs: list[torch.Tensor],
-        slopes: list[torch.Tensor],
+        inputs: tuple[NDArray[np.floating], ...],
+        slopes: tuple[NDArray[np.floating], ...],
         squares: NDArray[np.float64],
-        targets: torch.Tensor,
+        targets: NDArray[np.generic],
         loss: Loss,
-        losses: torch.Tensor,
+        losses: NDArray[np.float64],
     ) -> None:
         """Do what `_block` does without autograd, which takes longer than the products of narrow layers.
 
         The memory of the slopes holds a layer's outputs before.
         """
         assert self._activations is not None
-        given, found = (tuple(numbers.numpy() for numbers in kept) for kept in (inputs, slopes))
-        weights, biases = (tuple(numbers.numpy() for numbers in kept) for kept in (self._weights, self._biases))
-        pass_forward(given, found, weights, biases, self._activations, self.dtype is torch.float32)
-        COMPILED[loss](found[-1], targets.numpy(), self._outputs, losses.numpy())
-        pass_backward(given, found, weights, self._activations, self._widths, squares)
+        pass_forward(inputs, slopes, *self._arrays, self._activations, self.dtype is torch.float32)
+        COMPILED[loss](slopes[-1], targets, self._outputs, losses)
+        pass_backward(inputs, slopes, self._arrays[0], self._activations, self._widths, squares)
 
     def _forward(self, inputs: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor]:
         """Run the block in the first of `inputs` and put what goes into the other layers into the others.
