@@ -101,7 +101,10 @@ class Chain:
             torch.zeros(after, before, dtype=dtype) for before, after in zip(self._ends, self._ends[1:], strict=False)
         ]
         self._biases = [torch.zeros(after, dtype=dtype) for after in self._ends[1:]]
-        self._arrays = tuple(tuple(numbers.numpy() for numbers in kept) for kept in (self._weights, self._biases))
+        self._arrays = (
+            tuple(weight.numpy() for weight in self._weights),
+            tuple(bias.numpy() for bias in self._biases),
+        )
         self._memory: dict[str, torch.Tensor] = {}
         self._activations = _activations(parts)
 
@@ -273,9 +276,10 @@ class Chain:
         The memory of the slopes holds a layer's outputs before.
         """
         assert self._activations is not None
-        pass_forward(inputs, slopes, *self._arrays, self._activations, self.dtype is torch.float32)
+        weights, biases = self._arrays
+        pass_forward(inputs, slopes, weights, biases, self._activations, self.dtype is torch.float32)
         COMPILED[loss](slopes[-1], targets, self._outputs, losses)
-        pass_backward(inputs, slopes, self._arrays[0], self._activations, self._widths, squares)
+        pass_backward(inputs, slopes, weights, self._activations, self._widths, squares)
 
     def _forward(self, inputs: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor]:
         """Run the block in the first of `inputs` and put what goes into the other layers into the others.
