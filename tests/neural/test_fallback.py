@@ -194,7 +194,7 @@ def test_the_weight_of_counts_in_steps():
     assert weight_in_steps(100, 0.0, 10) == 0.0
     assert weight_in_steps(ENOUGH * 50, 5.0, 10) == 0.0
     assert weight_in_steps(1.0, 5.0, 10) == MOST_WEIGHT
-    weights = [weight_in_steps(count, 5.0, 10) for count in (60, 80, 150, 299)]
+    weights = [weight_in_steps(count, 5.0, 10) for count in (60, 80, 150, 199)]
     assert weights == sorted(weights, reverse=True)
     assert 0 < weights[-1] < MOST_WEIGHT
 
