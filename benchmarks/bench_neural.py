@@ -199,15 +199,16 @@ def _few_once(
 def least_times(actions: Sequence[Callable[[], object]], rounds: int = 9) -> list[tuple[float, float]]:
     """Return each action's least wall time and CPU time in seconds; the actions take turns.
 
-    The first of three runs of a turn is not timed: threads of the other action go on spinning for a few milliseconds. On a
-    loaded machine the CPU time is the more reliable one.
+    The first two of four runs of a turn are not timed: threads of the other action go on spinning for about six milliseconds. On
+    a loaded machine the CPU time is the more reliable one.
     """
     for action in actions:
         action()
     times: list[list[tuple[float, float]]] = [[] for _ in actions]
     for _ in range(rounds):
         for action, own in zip(actions, times, strict=True):
-            action()
+            for _ in range(2):
+                action()
             for _ in range(2):
                 clock, computing = time.perf_counter(), time.process_time()
                 action()

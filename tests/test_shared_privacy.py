@@ -163,6 +163,12 @@ def network_cases():
         Case("network, replace-one", Labelled((6,), adjacency="replace-one", **few), IMAGES),
         Case("network, per layer", Labelled((6, 4), per_layer=True, **few), IMAGES),
         Case("network, sgld, everyone", Labelled((), method="sgld", **{**few, "sampling_rate": 1.0}), IMAGES),
+        Case("network that counts in its steps", Labelled((6,), **{**few, "epsilon": 0.25}), IMAGES),
+        Case(
+            "network for numbers that counts",
+            Numbered((6,), target_range=(0, 20), **{**fewest, "epsilon": 0.5}),
+            IMAGES,
+        ),
         Case("network for numbers", Numbered((6,), target_range=(0, 20), **fewest), IMAGES),
         Case("network, module", Labelled(module=convolution, method="dp-sgd", **few), IMAGES),
         Case("network, recurrent", Labelled(module=Recurrent(), **few), IMAGES),

@@ -15,6 +15,7 @@ from tacit.audit.replay import replay
 from tacit.audit.subject import Subject
 from tacit.audit.units import units_of
 from tacit.audit.white_box import white_box, worst_pair
+from tacit.channel import Bound
 from tacit.neural import fallback, gradients, program
 from tacit.neural.network_fit import PrivateNetwork
 
@@ -96,7 +97,7 @@ def clipped_by_the_batch(squares, clip):
 IN_THE_CODE = {
     "gradients that are not clipped": (gradients, "_clip_factors", unclipped),
     "gradients that are clipped by the batch": (gradients, "_clip_factors", clipped_by_the_batch),
-    "counts with half their bound": (fallback.ClassFrequencies, "bound", lambda self, n_outputs: 0.5),
+    "counts with half their bound": (fallback.ClassFrequencies, "bound", lambda self, n_outputs: Bound(0.5)),
 }
 
 

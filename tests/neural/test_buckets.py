@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tacit.neural import buckets as module
-from tacit.neural import threads
+from tacit.neural import gradients, threads
 from tacit.neural.buckets import (
     FEW_UNITS,
     LOAD,
@@ -18,6 +18,7 @@ from tacit.neural.buckets import (
     parts_of,
 )
 from tacit.neural.gradients import Learner
+from tacit.neural.loops import add_units
 from tacit.neural.network import perceptron
 
 RANDOM = np.random.default_rng(7)
@@ -83,28 +84,42 @@ def test_one_example_changes_the_totals_by_at_most_the_bound(learner, place):
 def test_examples_in_other_buckets_keep_their_bits(learner, monkeypatch):
     monkeypatch.setattr(threads.torch, "get_num_threads", lambda: 1)  # so that products come in one order
     products = []
-    honest = torch.mm
 
-    def recorded(*given, out):
-        products.append(honest(*given, out=out).clone())
-        return out
+    def recorded(total, bias, g, a, factors, counts, most, begun):
+        """Add up bucket by bucket, and note what each of them adds."""
+        start = 0
+        for count in counts:
+            some, start = slice(start, start + count), start + count
+            before = (total.copy(), bias.copy()) if begun else (0.0, 0.0)
+            add_units(total, bias, g[some], a[some], factors[some], np.array([count]), most, begun)
+            alone = np.zeros_like(total), np.zeros_like(bias)
+            add_units(*alone, g[some], a[some], factors[some], np.array([count]), most, False)
+            assert np.array_equal(total, before[0] + alone[0])
+            products.append(alone)
+            begun = True
 
-    monkeypatch.setattr(module.torch, "mm", recorded)
-    totals(learner, X, Y, 10)
+    expected, _ = totals(learner, X, Y, 10)
+    monkeypatch.setattr(gradients, "add_units", recorded)
+    found, _ = totals(learner, X, Y, 10)
+    assert torch.equal(found, expected)
     whole, products[:] = list(products), []
     without = np.delete(np.arange(len(X)), 5)
     totals(learner, X[without], Y[without], 10)
-    changed = [not torch.equal(one, other) for one, other in zip(whole, products, strict=True)]
+    changed = [not np.array_equal(one[0], other[0]) for one, other in zip(whole, products, strict=True)]
     assert len(whole) == 2 * 10  # two layers
     assert sum(changed) == 2
 
 
-def test_equal_rows_share_a_bucket_and_are_added_up_in_float64(learner, monkeypatch):
+def test_equal_rows_share_a_bucket_and_are_added_up_in_float64(learner):
     rows, labels = np.repeat(X[:1], 500, axis=0), Y[:1].repeat(500)
-    monkeypatch.setattr(module.torch, "mm", None)
     found, _ = totals(learner, rows, labels, 10)
-    one, _ = learner.clipped_totals(torch.from_numpy(X[:1]), Y[:1], CLIP)
-    assert torch.allclose(found, 500 * one["gradient"], rtol=3e-7, atol=1e-13)  # factors are rounded to float32
+    one, _ = totals(learner, X[:1], Y[:1], 10)
+    few, _ = totals(learner, rows[:2], labels[:2], 10)
+    exact, _ = learner.clipped_totals(torch.from_numpy(X[:1]), Y[:1], CLIP)
+    assert torch.allclose(found, 500 * exact["gradient"], rtol=3e-7, atol=1e-13)  # factors are rounded to float32
+    assert torch.equal(one.float().double(), one)  # a product in float32, unlike that of 500 examples
+    assert torch.equal(few.float().double(), few)
+    assert not torch.equal(found.float().double(), found)
 
 
 @pytest.mark.parametrize("size", [1e15, 1e30, 3e38])
@@ -122,8 +137,12 @@ def test_huge_numbers_stay_within_the_bound(size):
 
 def test_shorter_numbers_are_noticed(monkeypatch):
     assert is_accurate()
-    honest = torch.mm
-    monkeypatch.setattr(module.torch, "mm", lambda one, other: honest(one.bfloat16(), other.bfloat16()).float())
+
+    def shorter(total, bias, g, a, *others):
+        h, b = (torch.from_numpy(numbers).bfloat16().double().numpy() for numbers in (g, a))
+        total += h.T @ b
+
+    monkeypatch.setattr(module, "add_units", shorter)
     assert not is_accurate()
 
 

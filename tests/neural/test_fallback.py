@@ -6,19 +6,23 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.channel import Clear
+from tacit.channel import Clear, Noisy
 from tacit.neural import PrivateBayesianClassifier
+from tacit.neural.buckets import ROUNDING
 from tacit.neural.chain import BLOCK
 from tacit.neural.fallback import (
+    ENOUGH,
     LEAST_SCALE,
     MEASURED,
     MOST_GAIN,
+    MOST_WEIGHT,
     SCALES,
     SEEN,
     ClassFrequencies,
     MeanTarget,
     chosen_scale,
     shrunk,
+    weight_in_steps,
 )
 from tacit.neural.gradients import Learner
 from tacit.neural.losses import regression_loss
@@ -171,3 +175,76 @@ def test_a_network_starts_with_the_class_frequencies(monkeypatch):
     assert model.loss_curve_[0] == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share), rel=1e-2)
     assert first[0].names == ("count", "targets")
     assert len(first) == 2  # without noise nothing is measured after the training
+
+
+def test_a_mean_of_few_targets_is_shrunk_by_the_noise_in_their_number_too():
+    """100 targets at epsilon 0.3, where a mean of 0 was off by the size of the deviation of targets."""
+    random, fallback = np.random.default_rng(0), MeanTarget()
+    apart = {}
+    for known in (0.0, 58.0):
+        found = [
+            fallback.baseline(random.normal(0, 29, 1), 29.0, max(random.normal(100, 58), 1), known)[0]
+            for _ in range(4000)
+        ]
+        apart[known] = np.square(found).mean()
+    assert apart[58.0] < 0.7 * apart[0.0]
+
+
+def test_the_weight_of_counts_in_steps():
+    assert weight_in_steps(100, 0.0, 10) == 0.0
+    assert weight_in_steps(ENOUGH * 50, 5.0, 10) == 0.0
+    assert weight_in_steps(1.0, 5.0, 10) == MOST_WEIGHT
+    weights = [weight_in_steps(count, 5.0, 10) for count in (60, 80, 150, 199)]
+    assert weights == sorted(weights, reverse=True)
+    assert 0 < weights[-1] < MOST_WEIGHT
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    asks = []
+
+    def exchange(self, given):
+        total = honest(self, given)
+        asks.append((given[0], total))
+        return total
+
+    honest = Noisy.exchange
+    monkeypatch.setattr(Noisy, "exchange", exchange)
+    return asks
+
+
+FEW = np.random.default_rng(6)
+FEW_ROWS, FEW_LABELS = FEW.random((200, 2)), FEW.choice(8, 200, p=np.array([60, 20, 8, 4, 3, 2, 2, 1]) / 100)
+
+
+def test_steps_of_few_examples_go_on_counting(asked, monkeypatch):
+    """The counts are part of one vector with the gradient; all together know the frequencies better than the first ones."""
+    baselines = []
+    honest = ClassFrequencies.baseline
+    monkeypatch.setattr(ClassFrequencies, "baseline", lambda *given: baselines.append(honest(*given)) or baselines[-1])
+    true = np.bincount(FEW_LABELS, minlength=8) / 200
+    above = []
+    for seed in range(8):
+        asked.clear()
+        baselines.clear()
+        model = PrivateBayesianClassifier((), epsilon=0.3, delta=1e-5, classes=range(8), clip=0.5, insecure_seed=seed)
+        model.fit(FEW_ROWS, FEW_LABELS)
+        assert np.array_equal(model.baseline_, baselines[-1])
+        above.append([true @ (np.log(true) - baseline) for baseline in (baselines[0], baselines[-1])])
+        steps = [ask for ask, _ in asked if "gradient" in ask.names]
+        weight = steps[0].bound.norm ** 2 - (0.5 * (1 + ROUNDING)) ** 2
+        for ask in steps:
+            assert ask.names == ("gradient", "targets")
+            counts = ask.arrays["targets"] / math.sqrt(weight)
+            assert np.allclose(counts, counts.round())
+            assert counts.sum() == pytest.approx(ask.units)
+    first, last = np.mean(above, axis=0)
+    assert last < 0.6 * first
+
+
+def test_other_steps_do_not_count(asked):
+    few = {"delta": 1e-5, "classes": range(8), "epochs": 2.0, "sampling_rate": 0.5}
+    PrivateBayesianClassifier((), epsilon=8.0, **few).fit(FEW_ROWS, FEW_LABELS)
+    PrivateBayesianClassifier((3,), epsilon=0.3, per_layer=True, **few).fit(FEW_ROWS, FEW_LABELS)
+    assert len(asked) == 12
+    assert [ask for ask, _ in asked if "targets" in ask.names] == [asked[0][0], asked[6][0]]

@@ -12,7 +12,7 @@ from tacit.neural.fallback import MEASURED
 from tacit.neural.gradients import Learner
 from tacit.neural.network import perceptron
 from tacit.neural.program import take_step
-from tacit.neural.threads import RANGE, copy_rows, run_pieces, run_ranges
+from tacit.neural.threads import RANGE, _blas, copy_rows, one_blas_thread, run_pieces, run_ranges
 
 RANDOM = np.random.default_rng(8)
 X = RANDOM.normal(size=(1500, 40)).astype(np.float32)
@@ -35,6 +35,34 @@ def test_every_piece_is_done_once_and_torch_stays_on_its_thread(on_threads, thre
     run_pieces(lambda piece: done.append((piece, torch.get_num_threads())), count)
     assert sorted(done) == [(piece, 1) for piece in range(count)]
     assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_products_of_compiled_pieces_stay_on_their_thread(on_threads, threads):
+    on_threads(threads)
+    libraries = _blas()
+    assert libraries
+    before = [library.get_num_threads() for library in libraries]
+    seen = []
+    try:
+        for library in libraries:
+            library.set_num_threads(2)
+
+        def look(piece):
+            seen.append([library.get_num_threads() for library in libraries])
+            if piece == 7:
+                raise ZeroDivisionError
+
+        with one_blas_thread():  # within another block, such as that of another fit
+            with pytest.raises(ZeroDivisionError):
+                run_pieces(look, 8, compiled=True)
+            look(0)
+        assert len(seen) == 9
+        assert all(one == [1] * len(libraries) for one in seen)
+        assert [library.get_num_threads() for library in libraries] == [2] * len(libraries)
+    finally:
+        for library, count in zip(libraries, before, strict=True):
+            library.set_num_threads(count)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -25,7 +25,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.neural.loops import add_single
+from tacit.neural.loops import add_units
+from tacit.neural.threads import one_blas_thread
 
 MOST = 192
 """Most examples in a bucket that is added up in float32. Set by hand: buckets twice as large are faster by a tenth and need four
@@ -76,29 +77,16 @@ def parts_of(units: int) -> list[slice]:
     return [slice(start, min(start + size, units)) for start in range(0, units, size)]
 
 
-def add_outer_products(place: torch.Tensor, h: torch.Tensor, a: torch.Tensor, counts: list[int]) -> None:
-    r"""Add :math:`h^\top a` to `place`, in float64, from rows in float32 that are sorted by their bucket.
-
-    `counts` has the number of rows of every bucket.
-    """
-    product = torch.empty(place.shape, dtype=torch.float32)
-    start = 0
-    for count in counts:
-        some, start = slice(start, start + count), start + count
-        if count > MOST:
-            place.addmm_(h[some].double().T, a[some].double())
-        elif count:
-            torch.mm(h[some].T, a[some], out=product)
-            add_single(place.view(-1).numpy(), product.view(-1).numpy())
-
-
 def is_accurate() -> bool:
     """Return whether this machine's products of a bucket have at most the error that `ROUNDING` allows for one data set.
 
-    Settings of torch can replace float32 products by those of shorter numbers, whose error is hundreds of times larger.
+    Settings of a BLAS can replace float32 products by those of shorter numbers, whose error is hundreds of times larger.
     """
-    draw = torch.Generator().manual_seed(0)
-    h, a = (torch.rand(MOST, width, generator=draw) for width in (64, 256))
-    exact = h.double().T @ a.double()
-    norms = torch.linalg.vector_norm(h.double(), dim=1) * torch.linalg.vector_norm(a.double(), dim=1)
-    return float((torch.mm(h.T, a).double() - exact).norm()) <= MOST * UNIT * float(norms.sum())
+    draw = np.random.default_rng(0)
+    h, a = (draw.random((MOST, width), dtype=np.float32) for width in (64, 256))
+    exact = h.astype(np.float64).T @ a
+    norms = np.linalg.norm(h.astype(np.float64), axis=1) * np.linalg.norm(a.astype(np.float64), axis=1)
+    found = np.zeros_like(exact)
+    with one_blas_thread():
+        add_units(found, np.empty(0), h, a, np.ones(MOST, np.float32), np.array([MOST]), MOST, True)
+    return float(np.linalg.norm(found - exact)) <= MOST * UNIT * float(norms.sum())

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from tacit.errors import Undisclosed
-from tacit.neural.loops import add_row_squares, times_slope_of_relu, times_slope_of_sigmoid, times_slope_of_tanh
+from tacit.neural.loops import RELU, SIGMOID, TANH, add_row_squares, pass_backward, pass_forward, put_rows
 from tacit.neural.losses import COMPILED, Loss, regression_loss
 from tacit.neural.threads import copy_rows, run_pieces
 
@@ -49,13 +48,8 @@ SIMPLE = (
 )
 """The layers of a chain. In evaluation mode all but the first work entry by entry."""
 
-Activation = tuple[Callable[..., torch.Tensor], Callable[..., None]]
-QUICK: dict[type[nn.Module], Activation] = {
-    nn.Tanh: (torch.tanh, times_slope_of_tanh),
-    nn.Sigmoid: (torch.sigmoid, times_slope_of_sigmoid),
-    nn.ReLU: (partial(torch.clamp, min=0.0), times_slope_of_relu),
-}
-"""Those whose derivative follows from their output: the function, and the loop that multiplies slopes by the derivative."""
+QUICK: dict[type[nn.Module], int] = {nn.Tanh: TANH, nn.Sigmoid: SIGMOID, nn.ReLU: RELU}
+"""Those that the compiled loops know."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,11 +95,16 @@ class Chain:
         self._parts = parts
         widths = [layer.in_features for layer in self.layers.values()]
         self._outputs = list(self.layers.values())[-1].out_features
-        self._ends = [_padded(width) for width in (*widths, self._outputs)]
+        self._widths = np.array([*widths, self._outputs])
+        self._ends = [_padded(int(width)) for width in self._widths]
         self._weights = [
             torch.zeros(after, before, dtype=dtype) for before, after in zip(self._ends, self._ends[1:], strict=False)
         ]
         self._biases = [torch.zeros(after, dtype=dtype) for after in self._ends[1:]]
+        self._arrays = (
+            tuple(weight.numpy() for weight in self._weights),
+            tuple(bias.numpy() for bias in self._biases),
+        )
         self._memory: dict[str, torch.Tensor] = {}
         self._activations = _activations(parts)
 
@@ -159,32 +158,35 @@ class Chain:
             self.memory(f"slopes {place}", (whole, width), self.dtype) for place, width in enumerate(self._ends[1:])
         ]
         squares = np.zeros((len(inputs), 2, whole))  # of the inputs, and of the slopes
-        losses = torch.from_numpy(np.zeros(whole))
-        padded_targets = targets.new_zeros(whole, *targets.shape[1:])
+        losses = np.zeros(whole)
+        padded_targets = targets.new_zeros(whole, *targets.shape[1:]).numpy()
         padded_targets[:count] = given
-        pass_block = self._block if self._activations is None or loss not in COMPILED else self._quick_block
+        # threads hold Python's global lock for a shorter time with slices of NumPy than with those of torch
+        given_rows = rows.numpy()
+        into, outof = (tuple(numbers.numpy() for numbers in kept) for kept in (inputs, slopes))
+        places = np.arange(count) if some is None else some.numpy()
+        quick = self._activations is not None and loss in COMPILED
+        pass_block = self._quick_block if quick else self._block
 
         def run(piece: int) -> None:
             start = piece * self.block
-            chosen = slice(start, min(start + self.block, count))
-            places = chosen if some is None else some[chosen]
             place = slice(start, start + self.block)
-            self._put_rows(inputs[0][place], rows, places, chosen.stop - start)
+            put_rows(given_rows, places[place], into[0][place])
             pass_block(
-                [numbers[place] for numbers in inputs],
-                [numbers[place] for numbers in slopes],
+                tuple(numbers[place] for numbers in into),
+                tuple(numbers[place] for numbers in outof),
                 squares[:, :, place],
                 padded_targets[place],
                 loss,
                 losses[place],
             )
 
-        run_pieces(run, whole // self.block)
+        run_pieces(run, whole // self.block, compiled=quick)
         squares = squares[:, :, :count]
         with np.errstate(over="ignore", invalid="ignore"):  # a warning would reveal that an example has such numbers
             products = squares[:, 0] * squares[:, 1]
             largest = torch.from_numpy(squares.max(axis=(0, 1)))
-        results = ForwardBackward({}, {}, {}, largest, losses[:count])
+        results = ForwardBackward({}, {}, {}, largest, torch.from_numpy(losses[:count]))
         for place, (name, layer) in enumerate(self.layers.items()):
             # one example's gradient is the outer product of g and a (for the bias: g), so its norm is |g| |a| (or |g|)
             results.inputs[name] = inputs[place][:count, : layer.in_features]
@@ -193,24 +195,17 @@ class Chain:
             results.squares[f"{name}bias"] = torch.from_numpy(squares[place, 1])
         return results
 
-    def _put_rows(self, block: torch.Tensor, rows: torch.Tensor, places: slice | torch.Tensor, count: int) -> None:
-        """Put the rows at some places into the upper part of a block, and zeros elsewhere."""
-        width = next(iter(self.layers.values())).in_features
-        if width < block.shape[1]:
-            block[:, width:] = 0.0
-        if count < len(block):
-            block[count:] = 0.0
-        if isinstance(places, torch.Tensor) and rows.dtype is self.dtype:
-            torch.index_select(rows, 0, places, out=block[:count, :width])
-        else:
-            block[:count, :width] = rows[places]
-
     def memory(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Return memory that is used again under the same name; its numbers are arbitrary."""
         size = math.prod(shape)
         if name not in self._memory or self._memory[name].numel() < size or self._memory[name].dtype is not dtype:
             self._memory[name] = torch.empty(size, dtype=dtype)
         return self._memory[name][:size].view(shape)
+
+    def padded_inputs(self, layer: str, count: int) -> NDArray[np.floating]:
+        """Return what went into a layer in the last pass, with its padding, for a number of examples."""
+        place = list(self.layers).index(layer)
+        return self.memory(f"inputs {place}", (count, self._ends[place]), self.dtype).numpy()
 
     def scores(self, rows: torch.Tensor) -> torch.Tensor:
         """Run rows forward, with the weights of the last `copy_weights`; return scores in float64."""
@@ -219,7 +214,7 @@ class Chain:
         def run(piece: int) -> None:
             place = slice(piece * self.block, min((piece + 1) * self.block, len(rows)))
             padded = [torch.zeros(self.block, width, dtype=self.dtype) for width in self._ends[:-1]]
-            self._put_rows(padded[0], rows, place, place.stop - place.start)
+            put_rows(rows.numpy(), np.arange(place.start, place.stop), padded[0].numpy())
             with torch.no_grad():
                 scores[place] = self._forward(padded)[1][: place.stop - place.start, : self._outputs].double()
 
@@ -246,54 +241,45 @@ class Chain:
 
     def _block(
         self,
-        inputs: list[torch.Tensor],
-        slopes: list[torch.Tensor],
+        inputs: tuple[NDArray[np.floating], ...],
+        slopes: tuple[NDArray[np.floating], ...],
         squares: NDArray[np.float64],
-        targets: torch.Tensor,
+        targets: NDArray[np.generic],
         loss: Loss,
-        losses: torch.Tensor,
+        losses: NDArray[np.float64],
     ) -> None:
         """Run one block, whose rows are in the first of `inputs`, and put its results into the other arguments.
 
         Everything that is computed from an example has the same shape, however many rows there are.
         """
         with torch.enable_grad():
-            outputs, last = self._forward(inputs)
-            of_rows = loss(last[:, : self._outputs].double(), targets)
+            outputs, last = self._forward([torch.from_numpy(numbers) for numbers in inputs])
+            of_rows = loss(last[:, : self._outputs].double(), torch.from_numpy(targets))
             gradients = torch.autograd.grad(of_rows.sum(), outputs)
-        losses.copy_(of_rows.detach())
+        losses[:] = of_rows.detach().numpy()
         for layer, a, g, kept, both in zip(self.layers.values(), inputs, gradients, slopes, squares, strict=True):
-            kept.copy_(g)
-            add_row_squares(a.numpy(), layer.in_features, both[0])
-            add_row_squares(kept.numpy(), layer.out_features, both[1])
+            kept[:] = g.numpy()
+            add_row_squares(a, layer.in_features, both[0])
+            add_row_squares(kept, layer.out_features, both[1])
 
     def _quick_block(
         self,
-        inputs: list[torch.Tensor],
-        slopes: list[torch.Tensor],
+        inputs: tuple[NDArray[np.floating], ...],
+        slopes: tuple[NDArray[np.floating], ...],
         squares: NDArray[np.float64],
-        targets: torch.Tensor,
+        targets: NDArray[np.generic],
         loss: Loss,
-        losses: torch.Tensor,
+        losses: NDArray[np.float64],
     ) -> None:
         """Do what `_block` does without autograd, which takes longer than the products of narrow layers.
 
-        The memory of the slopes holds a layer's outputs before. Few calls that let other threads have Python's global lock are
-        made: to get it back may take as long as a small product.
+        The memory of the slopes holds a layer's outputs before.
         """
         assert self._activations is not None
-        last = len(slopes) - 1
-        for place, (weight, bias, outputs) in enumerate(zip(self._weights, self._biases, slopes, strict=True)):
-            torch.addmm(bias, inputs[place], weight.T, out=outputs)
-            if place < last:
-                self._activations[place][0](outputs, out=inputs[place + 1])
-        COMPILED[loss](slopes[last].numpy(), targets.numpy(), self._outputs, losses.numpy())
-        for place in range(last - 1, -1, -1):
-            torch.matmul(slopes[place + 1], self._weights[place + 1], out=slopes[place])
-            self._activations[place][1](inputs[place + 1].numpy(), slopes[place].numpy())
-        for layer, a, g, both in zip(self.layers.values(), inputs, slopes, squares, strict=True):
-            add_row_squares(a.numpy(), layer.in_features, both[0])
-            add_row_squares(g.numpy(), layer.out_features, both[1])
+        weights, biases = self._arrays
+        pass_forward(inputs, slopes, weights, biases, self._activations, self.dtype is torch.float32)
+        COMPILED[loss](slopes[-1], targets, self._outputs, losses)
+        pass_backward(inputs, slopes, weights, self._activations, self._widths, squares)
 
     def _forward(self, inputs: list[torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor]:
         """Run the block in the first of `inputs` and put what goes into the other layers into the others.
@@ -316,7 +302,7 @@ class Chain:
         return outputs, current
 
 
-def _activations(parts: dict[str, nn.Module]) -> list[Activation] | None:
+def _activations(parts: dict[str, nn.Module]) -> NDArray[np.int64] | None:
     """Return what stands between the fully connected layers, if that is one function of `QUICK` each, and nothing else."""
     types = [type(part) for part in parts.values() if type(part) not in (nn.Identity, nn.Dropout)]
     between = types[1::2]
@@ -326,7 +312,7 @@ def _activations(parts: dict[str, nn.Module]) -> list[Activation] | None:
         or not all(kind in QUICK for kind in between)
     ):
         return None
-    return [QUICK[kind] for kind in between]
+    return np.array([QUICK[kind] for kind in between], dtype=np.int64)
 
 
 def _padded(width: int) -> int:

@@ -102,12 +102,13 @@ class PrivateBayesianClassifier(ClassifierMixin, PrivateNetwork):  # type: ignor
     Privacy
     -------
     Unit: one row with its label. What leaves: the noisy numbers of rows, of all classes and of each; per step one noisy
-    total of clipped gradients over a Poisson sample; and noisy totals of bounded gains (`tacit.neural.fallback`). Why the
-    bound holds: an example's gradient is computed from that example and the released weights alone, in float32 for chains
-    of fully connected layers and in float64 otherwise. It is converted to float64, clipped to norm `clip`, and added in
-    float64. A gradient that is not finite contributes zero, and so does an example that is not in the sample. An example's
-    gains follow from it and from released values, and are clipped in the same way. Classes and ranges are public.
-    Everything else (the start, the scale, predictions, averages over samples, dropout rates) is post-processing.
+    total of clipped gradients over a Poisson sample, with few examples beside the sample's numbers of rows of each class
+    and within one bound for both; and noisy totals of bounded gains (`tacit.neural.fallback`). Why the bound holds: an
+    example's gradient is computed from that example and the released weights alone, in float32 for chains of fully
+    connected layers and in float64 otherwise. It is converted to float64, clipped to norm `clip`, and added in float64. A
+    gradient that is not finite contributes zero, and so does an example that is not in the sample. An example's gains
+    follow from it and from released values, and are clipped in the same way. Classes and ranges are public. Everything else
+    (the start, the scale, predictions, averages over samples, dropout rates) is post-processing.
 
     References
     ----------

@@ -6,7 +6,9 @@ released totals prevent this.
 
 * Before the training: the noisy number of examples of every class (or the noisy total of the targets). It gives the
   **baseline** b: the logarithms of the class frequencies, or the mean target. A network that tacit builds starts with zero
-  weights in its last layer and with b as its bias, so that it starts with these predictions.
+  weights in its last layer and with b as its bias, so that it starts with these predictions. Where there are so few examples
+  that a network can hardly learn, each step of the training counts its examples too (`weight_in_steps`), beside the gradients
+  and within one bound. All counts together give b anew when the training ends.
 * After the training: by how much the network's predictions are better than the baseline, at several **scales** s of the
   scores f(x),
 
@@ -66,6 +68,14 @@ PRIOR_SPREAD = 0.5
 """Standard deviation, before anything was seen, of the mean target in [-1, 1]. Set by hand."""
 
 
+ENOUGH, EQUAL, MOST_WEIGHT = 4.0, 1.5, 1.0
+"""With fewer examples of a class than ENOUGH times the noise of a pass, the steps go on counting. From EQUAL times the noise
+down, the counts have the weight of a clipped gradient, MOST_WEIGHT, which makes the noise of the gradients 41% larger; up to
+there their weight falls like 1 / examples. Set after weights of 0, 0.5 and 1, and counting only, had been compared on made-up
+tables of 6 to 20 classes and ten columns, iris, wine (scikit-learn) and digits, at epsilon 0.3 and 1; from 5 times the noise on
+a weight of 0.5 was no better than none."""
+
+
 class Fallback(ABC):
     """The prediction without inputs for one kind of targets."""
 
@@ -81,8 +91,14 @@ class Fallback(ABC):
         """Add up what the baseline is computed from."""
 
     @abstractmethod
-    def baseline(self, total: NDArray[np.float64], noise: float, count: float) -> NDArray[np.float64]:
-        """Return the scores that are best without inputs, from a noisy total; `noise` is its standard deviation."""
+    def parts(self, n_outputs: int) -> float:
+        """Return by how much less than all examples an entry of the total is about."""
+
+    @abstractmethod
+    def baseline(
+        self, total: NDArray[np.float64], noise: float, count: float, count_noise: float = 0.0
+    ) -> NDArray[np.float64]:
+        """Return the scores that are best without inputs, from a noisy total and number of examples, and the noise in both."""
 
     @abstractmethod
     def errors(self, scores: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -120,7 +136,13 @@ class ClassFrequencies(Fallback):
         """Count the examples of every class."""
         return np.bincount(targets, minlength=n_outputs).astype(np.float64)
 
-    def baseline(self, total: NDArray[np.float64], noise: float, count: float) -> NDArray[np.float64]:
+    def parts(self, n_outputs: int) -> float:
+        """An entry is the number of examples of one class."""
+        return n_outputs
+
+    def baseline(
+        self, total: NDArray[np.float64], noise: float, count: float, count_noise: float = 0.0
+    ) -> NDArray[np.float64]:
         """Return the logarithms of frequencies from noisy counts (`posterior_counts`)."""
         counts = posterior_counts(total, noise) if noise > 0 else total.clip(min=0.0)
         smoothed = counts + HALF_AN_EXAMPLE
@@ -151,9 +173,18 @@ class MeanTarget(Fallback):
         """Add the targets up."""
         return np.asarray(targets.sum(axis=0, dtype=np.float64))
 
-    def baseline(self, total: NDArray[np.float64], noise: float, count: float) -> NDArray[np.float64]:
-        """Return the mean target, shrunk towards 0 by the noise (the mean of a normal posterior)."""
-        spread = noise / count
+    def parts(self, n_outputs: int) -> float:
+        """An entry is a total of targets, which are about `TARGET_UNIT`."""
+        return 1 / TARGET_UNIT
+
+    def baseline(
+        self, total: NDArray[np.float64], noise: float, count: float, count_noise: float = 0.0
+    ) -> NDArray[np.float64]:
+        """Return the mean target, shrunk towards 0 by the noise (the mean of a normal posterior).
+
+        The mean is a quotient, so the noise in the number of examples moves it by as much as the mean is large.
+        """
+        spread = math.hypot(noise, PRIOR_SPREAD * count_noise) / count
         mean = total / count * (PRIOR_SPREAD**2 / (PRIOR_SPREAD**2 + spread**2))
         return np.asarray(np.clip(mean, -1.0, 1.0))
 
@@ -167,6 +198,50 @@ class MeanTarget(Fallback):
         for column in (mean - targets).unbind(dim=1):
             errors += (column / TARGET_UNIT).square()
         return errors
+
+
+def weight_in_steps(count: float, noise: float, parts: float) -> float:
+    """Return the weight with which the steps of the training go on counting, relative to a clipped gradient.
+
+    It is for few examples: below `ENOUGH` times the noise in every part. The smaller they are, the less a network can learn,
+    and the more the baseline is worth. All of it is public or released.
+
+    Parameters
+    ----------
+    count : float
+        Noisy number of examples.
+    noise : float
+        Standard deviation, in examples, of the noise in the sum of all steps' totals over one pass.
+    parts : float
+        `Fallback.parts`.
+
+    Examples
+    --------
+    >>> from tacit.neural.fallback import weight_in_steps
+    >>> round(weight_in_steps(400, noise=12.5, parts=10), 2), weight_in_steps(400, noise=12.5, parts=2)
+    (0.47, 0.0)
+    """
+    if noise <= 0 or count >= ENOUGH * noise * parts:
+        return 0.0
+    return min(MOST_WEIGHT, EQUAL * noise * parts / count)
+
+
+def pooled(
+    one: NDArray[np.float64], noise: float, other: NDArray[np.float64], more_noise: float
+) -> tuple[NDArray[np.float64], float]:
+    """Return the mean of two noisy totals of the same examples that has the least noise, and its noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.neural.fallback import pooled
+    >>> total, noise = pooled(np.array([10.0]), 2.0, np.array([20.0]), 1.0)
+    >>> float(total[0]), round(noise, 2)
+    (18.0, 0.89)
+    """
+    weights = noise**-2, more_noise**-2
+    total = (weights[0] * one + weights[1] * other) / sum(weights)
+    return total, sum(weights) ** -0.5
 
 
 def posterior_counts(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:

@@ -26,10 +26,10 @@ from torch import nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from tacit.errors import Undisclosed
-from tacit.neural.buckets import LARGEST, add_outer_products, bucket_count, buckets_of, is_accurate, parts_of
+from tacit.neural.buckets import LARGEST, MOST, bucket_count, buckets_of, is_accurate, parts_of
 from tacit.neural.chain import BLOCK, Chain
 from tacit.neural.fallback import MEASURED, Fallback
-from tacit.neural.loops import add_columns
+from tacit.neural.loops import add_units
 from tacit.neural.losses import Loss, classification_loss
 from tacit.neural.threads import copy_rows, run_pieces
 from tacit.privacy.long_arrays import empty
@@ -368,12 +368,12 @@ class Learner:
         if some_exact.size and not begun:
             _set_to_zero(totals)
             begun = True
-        counts = [] if buckets is None else [count for count in np.bincount(buckets.numpy()).tolist() if count]
+        counts = np.empty(0, np.int64) if buckets is None else np.bincount(buckets.numpy())
         pieces: list[Callable[[], None]] = []
         for group, names in self.groups.items():
             factors = _clip_factors(squares[group], clip)
             factors[dropped] = 0.0
-            scales = torch.from_numpy(np.where(exact, 0.0, factors).astype(np.float32))[:, None]
+            scales = np.where(exact, 0.0, factors).astype(np.float32)
             start = 0
             for layer in {_split(name)[0]: None for name in names}:  # a layer's weights and bias are clipped together
                 a, g = results.inputs[layer], results.slopes[layer]
@@ -390,34 +390,26 @@ class Learner:
                         else:
                             place.addmm_(apart.T, a[some_exact].double())
                 if buckets is not None:
+                    weights, bias = (
+                        places[kind].numpy() if kind in places else np.empty((0,) * dimensions)
+                        for kind, dimensions in (("weight", 2), ("bias", 1))
+                    )
                     pieces += [
-                        partial(_add_units, places, g, a, scales, counts, units, begun)
+                        partial(
+                            add_units,
+                            weights[units],
+                            bias[units],
+                            g.numpy()[:, units],
+                            self.chain.padded_inputs(layer, len(g)),
+                            scales,
+                            counts,
+                            MOST,
+                            begun,
+                        )
                         for units in parts_of(g.shape[1])
                     ]
-        run_pieces(lambda piece: pieces[piece](), len(pieces))
+        run_pieces(lambda piece: pieces[piece](), len(pieces), compiled=True)
         return results.losses
-
-
-def _add_units(
-    places: dict[str, torch.Tensor],
-    g: torch.Tensor,
-    a: torch.Tensor,
-    scales: torch.Tensor,
-    counts: list[int],
-    units: slice,
-    begun: bool,
-) -> None:
-    """Scale the slopes of some units of a layer, and add their outer products with the inputs to the totals, if `begun`."""
-    h = g[:, units]
-    h.mul_(scales)
-    for kind, place in places.items():
-        total = place[units]
-        if not begun:
-            total.zero_()
-        if kind == "bias":
-            add_columns(h.numpy(), total.numpy())
-        else:
-            add_outer_products(total, h, a, counts)
 
 
 def _set_to_zero(totals: dict[str, torch.Tensor]) -> None:

@@ -11,7 +11,7 @@ With rate q, count n, clipping norm C, noise multiplier z and :math:`\xi \sim N(
 with the prior :math:`N(0, \tau^2)` on every weight. Seen as Langevin dynamics on the posterior, the noise
 :math:`\eta_t z \xi / (q n)` is the noise of the sampler; seen as dropout, it multiplies every weight by a random number.
 The posterior samples are weights from the last quarter of the path. The first and the last total are those of
-`tacit.neural.fallback`.
+`tacit.neural.fallback`; with few examples a step's total has the counts of its examples beside the gradient.
 
 The gradient is that of eq. 5.4, divided by n C and with the sign of a loss; the step is that of eq. 5.3, with
 :math:`\eta_t` for :math:`\eta_t/2`, and with momentum. Line 6 of the algorithm clips the gradient of the whole
@@ -35,10 +35,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.channel import Outcome, Program, Sample, Split, Step, Sum
+from tacit.channel import Outcome, Program, Sample, Split, Step, Sum, Total
 from tacit.errors import TacitError, words
 from tacit.neural.buckets import ROUNDING
-from tacit.neural.fallback import MOST_GAIN, Fallback, chosen_scale
+from tacit.neural.fallback import MOST_GAIN, Fallback, chosen_scale, pooled, weight_in_steps
 from tacit.neural.gradients import Learner
 from tacit.neural.loops import move
 from tacit.neural.threads import run_ranges
@@ -133,6 +133,15 @@ class Training:
         in_score = noise * math.sqrt(self.steps * n_inputs) / (1 - self.momentum)
         return min(1.0, most / in_score)
 
+    def noise_of_a_pass(self, fraction: float) -> float:
+        r"""Return the noise of all steps over one pass, relative to that of a part of the first sum.
+
+        A step's noise is larger than that of a sum with the weight w by :math:`\sqrt w`. That of T steps at rate q is
+        :math:`\sqrt T` times as large, and they are q T passes.
+        """
+        weight = self.split["examples"].weight * fraction
+        return math.sqrt(weight / self.steps) / self.sampling_rate
+
     def kept_steps(self) -> set[int]:
         """Return the steps after which the weights are kept: evenly spaced over the last part of the path, with the last step."""
         first = min(self.steps - 1, int(KEPT_PART * self.steps))
@@ -179,7 +188,8 @@ def training_program(
         units=len(y),
     )
     count = max(float(answer["count"][0]), 1.0)
-    baseline = fallback.baseline(answer["targets"], answer.noise["targets"], count)
+    counts = _Counts(fallback, n_outputs, count, training, answer, jointly="gradient" in learner.groups)
+    baseline = counts.baseline()
     learner.start_from(torch.from_numpy(baseline))
     buckets = learner.buckets(X, training.sampling_rate * count, training.clip)
     # rounding in float32 adds to what one example changes
@@ -199,9 +209,11 @@ def training_program(
         totals, losses = learner.clipped_totals(rows, sampled_targets, training.clip, in_buckets)
         curve.append(float(losses.nanmean()))
         sampled, dropped = sampled + len(losses), dropped + int(losses.isnan().sum())
-        noisy = yield _ask(totals, bound, split["gradients"], len(losses))
+        asked = {name: total.numpy() for name, total in totals.items()} | counts.asked(y[mask])
+        noisy = yield _ask(asked, counts.joint(bound), split["gradients"], len(losses))
+        counts.add(noisy)
         if step == 0:
-            noise = max(noisy.noise.values())
+            noise = max(noisy.noise[name] for name in totals)
             scale = training.step_scale(noise, count, X.shape[1], fallback.most_noise)
         size = scale * training.step_size_at(step)
         take_step(theta, speed, [noisy[name] for name in totals], training, count, size)
@@ -213,6 +225,7 @@ def training_program(
         _check_finite(theta, step, training.steps)
         if step in training.kept_steps():
             kept.append(theta.numpy().astype(np.float32))
+    baseline = counts.baseline()
     weights, trust = np.stack(kept), 1.0
     if noise > 0:  # without noise there is no reason to distrust the network
         gains = learner.gains(X, targets, weights, fallback, torch.from_numpy(baseline))
@@ -228,6 +241,48 @@ def training_program(
         },
         private={"loss_curve": curve, "dropped": dropped / max(sampled, 1)},
     )
+
+
+class _Counts:
+    """What the baseline is computed from: the total of all examples and, if they are few, those of the steps.
+
+    With a bound for each layer there is no joint one (`jointly`) that the totals of steps could be part of.
+    """
+
+    def __init__(
+        self, fallback: Fallback, n_outputs: int, count: float, training: Training, first: Total, *, jointly: bool
+    ) -> None:
+        self._fallback, self._n_outputs, self._count, self._training = fallback, n_outputs, count, training
+        self._first, self._bound = first, fallback.bound(n_outputs).norm
+        noise = first.noise["targets"] / self._bound * training.noise_of_a_pass(OF_THE_COUNTS["targets"])
+        weight = weight_in_steps(count, noise, fallback.parts(n_outputs)) if jointly else 0.0
+        self._weight = training.clip * weight
+        self._total, self._noise = np.zeros_like(first["targets"]), 0.0
+
+    def asked(self, targets: NDArray[np.generic]) -> dict[str, NDArray[np.float64]]:
+        """Return what a step asks for beside the gradient, by name."""
+        return {"targets": self._weight * self._fallback.total(targets, self._n_outputs)} if self._weight else {}
+
+    def joint(self, bound: float) -> float:
+        """Return how far one example can move a step's total, of which the gradient is moved by at most `bound`."""
+        return math.hypot(bound, self._weight * self._bound)
+
+    def add(self, noisy: Total) -> None:
+        """Note what a step released."""
+        if self._weight:
+            self._total += noisy["targets"] / self._weight
+            self._noise = math.hypot(self._noise, noisy.noise["targets"] / self._weight)
+
+    def baseline(self) -> NDArray[np.float64]:
+        """Return the baseline from everything that was released so far: before the first step, or after the last."""
+        total, noise = self._first["targets"], self._first.noise["targets"]
+        if self._noise:
+            rate = self._training.sampling_rate
+            passes = self._training.steps * rate
+            # what the samples leave out adds to the noise: a number of n examples varies by n (1 - q) / (T q)
+            left_out = math.sqrt((1 - rate) / passes * self._count / self._fallback.parts(self._n_outputs))
+            total, noise = pooled(total, noise, self._total / passes, math.hypot(self._noise / passes, left_out))
+        return self._fallback.baseline(total, noise, self._count, self._first.noise["count"])
 
 
 def take_step(
@@ -264,9 +319,9 @@ def _move(
     move(theta[place], speed[place], noisy[place], factors, size)
 
 
-def _ask(totals: dict[str, torch.Tensor], most: float, step: Step, units: int) -> Sum:
-    arrays: dict[str, Any] = {name: total.numpy() for name, total in totals.items()}
-    bound: float | dict[str, float] = most if len(arrays) == 1 else dict.fromkeys(arrays, most)
+def _ask(arrays: dict[str, Any], most: float, step: Step, units: int) -> Sum:
+    """Ask for the totals: those of layers have a bound each, those of the whole gradient and of the counts a joint one."""
+    bound: float | dict[str, float] = most if "gradient" in arrays else dict.fromkeys(arrays, most)
     return Sum(bound=bound, step=step, units=units, **arrays)
 
 
