@@ -7,13 +7,15 @@ import pytest
 from scipy.stats import chisquare
 
 from tacit.data import CategoryColumn, IntegerColumn
-from tacit.synthetic.bins import cells_within_bins, merge_cells
+from tacit.synthetic.bins import merge_cells
 from tacit.synthetic.classes import tables_of_classes
+from tacit.synthetic.finer import Parts, parts_for
 from tacit.synthetic.pairs import fit_margins, joint_tables
 from tacit.synthetic.pairwise import PairwiseModel, pair_counts, spread_draw
 from tacit.synthetic.private_table import cells_of
 from tacit.synthetic.shrinkage import centred, shrunk, shrunk_matrix
 from tacit.synthetic.triples import without_noise
+from tacit.synthetic.within import along_a_line, cells_within_bins
 
 SIZES = np.array([2, 3, 2])
 EDGES = np.array([0, 2, 5, 7])
@@ -114,16 +116,132 @@ def test_rare_categories_share_a_bin_and_one_alone_does_not():
 def test_the_form_within_a_bin_is_kept_where_it_is_more_than_noise():
     generator = np.random.default_rng(0)
     truth = 400 * np.exp(-np.arange(64) / 8)
-    noisy, bins, widths = truth + 10 * generator.normal(size=64), np.zeros(64, dtype=np.intp), np.ones(64)
-    found = cells_within_bins(noisy, widths, bins, 10.0, ordered=True)
+    bins, widths, margin = np.zeros(64, dtype=np.intp), np.ones(64), np.ones(1)
+    noisy = truth + 10 * generator.normal(size=64)
+    found = cells_within_bins(noisy, widths, bins, margin, 10.0, ordered=True)
     assert found.sum() == pytest.approx(1)
     shares = truth / truth.sum()
     plain = np.maximum(noisy, 0) / np.maximum(noisy, 0).sum()
-    assert np.abs(found - shares).sum() < np.abs(plain - shares).sum()
-    exact = cells_within_bins(truth, widths, bins, 0.0, ordered=True)
+    assert np.abs(found - shares).sum() < 0.7 * np.abs(plain - shares).sum()
+    exact = cells_within_bins(truth, widths, bins, margin, 0.0, ordered=True)
     np.testing.assert_allclose(exact, shares)
-    flat = cells_within_bins(10 * generator.normal(size=64) + 10, widths, bins, 10.0, ordered=False)
-    assert np.abs(flat - 1 / 64).sum() < 0.5  # mostly noise: mostly even
+    for ordered in (True, False):  # mostly noise: mostly even
+        flat = cells_within_bins(10 * generator.normal(size=64) + 10, widths, bins, margin, 10.0, ordered=ordered)
+        assert np.abs(flat - 1 / 64).sum() < 0.5
+
+
+def test_single_frequent_values_in_a_wide_bin_are_kept():
+    """Values that most rows have, as prices that end in 95, stay what they are, with those between them rare."""
+    generator = np.random.default_rng(1)
+    truth = np.where(np.arange(120) % 10 == 3, 60.0, 1.0)
+    bins = np.repeat([0, 1, 2], 40)
+    noisy = truth + 5 * generator.normal(size=120)
+    found = cells_within_bins(noisy, np.ones(120), bins, np.full(3, 1 / 3), 5.0, ordered=True)
+    np.testing.assert_allclose(np.bincount(bins, found), 1.0)
+    frequent = truth > 30
+    assert np.bincount(bins[frequent], found[frequent]).min() > 0.7  # of 0.87; an even spread has 0.1
+    assert found[frequent].min() > 0.12  # of 0.22
+
+
+def test_cells_of_a_bin_follow_the_density_of_its_neighbours_and_not_that_of_single_frequent_values():
+    bins = np.array([0, 0, 1, 2, 2, 2, 3, 3])
+    widths = np.ones(8)
+    found = along_a_line(widths, bins, np.array([0.1, 0.5, 0.25, 0.15]))  # densities 0.05, 0.5, 0.083 and 0.075
+    np.testing.assert_allclose(np.bincount(bins, found), 1.0)
+    assert found[2] == 1.0
+    assert found[0] <= found[1]  # the density grows towards bin 2
+    # middles at 1, 4.5 and 7; densities 1/20, 1/12 and 3/40
+    line = np.interp([3.5, 4.5, 5.5], [1, 4.5, 7], [1 / 20, 1 / 12, 3 / 40])
+    np.testing.assert_allclose(found[3:6], line / line.sum())
+    alone = along_a_line(np.array([1.0, 3.0, 1.0]), np.array([0, 0, 1]), np.array([0.9, 0.1]))
+    np.testing.assert_allclose(alone, [0.25, 0.75, 1.0])
+
+
+def two_columns_in_bins(n_bins=5, n_cells=40):
+    """Return a smooth joint distribution of two columns in cells, and its bins, model and specs."""
+    place = (np.arange(n_cells) + 0.5) / n_cells - 0.5
+    joint = np.exp(-8 * (place[:, None] ** 2 + place**2 - 1.6 * np.outer(place, place)))
+    joint /= joint.sum()
+    bins = np.tile(np.arange(n_cells) * n_bins // n_cells, 2)
+    cell_margins = np.concatenate([joint.sum(axis=1), joint.sum(axis=0)])
+    edges = np.r_[bins[:n_cells], bins[n_cells:] + n_bins]
+    margins = np.bincount(edges, cell_margins)
+    block = np.add.reduceat(np.add.reduceat(joint, np.arange(0, n_cells, 8), axis=0), np.arange(0, n_cells, 8), axis=1)
+    tables = np.zeros((2 * n_bins, 2 * n_bins))
+    tables[:n_bins, n_bins:], tables[n_bins:, :n_bins] = block, block.T
+    model = PairwiseModel(np.full(2, n_bins), margins, tables)
+    return joint, bins, cell_margins / margins[edges], model, [IntegerColumn(0, n_cells - 1)] * 2
+
+
+def test_tables_of_parts_have_the_tables_of_bins_and_the_margins_and_the_form_between():
+    joint, bins, within, model, specs = two_columns_in_bins()
+    parts = Parts.of(bins, within, specs, 20)
+    assert parts.sizes.tolist() == [20, 20]
+    fine = parts.model(model)
+    for axis in (0, 1):
+        sums = np.add.reduceat(fine.tables, np.searchsorted(parts.parent, np.arange(10)), axis=axis)
+        sums = np.add.reduceat(sums, np.searchsorted(parts.parent, np.arange(10)), axis=1 - axis)
+        np.testing.assert_allclose(sums, model.tables, atol=1e-9)
+    np.testing.assert_allclose(fine.tables[:20, 20:].sum(axis=1), fine.margins[:20], rtol=0.05)
+    truth = np.add.reduceat(np.add.reduceat(joint, np.arange(0, 40, 2), axis=0), np.arange(0, 40, 2), axis=1)
+    flat = np.outer(parts.chance[:20], parts.chance[20:]) * np.kron(model.tables[:5, 5:], np.ones((4, 4)))
+    assert np.abs(fine.tables[:20, 20:] - truth).sum() < 0.7 * np.abs(flat - truth).sum()
+
+
+def test_parts_and_cells_within_them_have_the_probabilities_of_the_cells():
+    within = np.array([0.5, 0.0, 0.2, 0.3, 0.0, 0.0, 1.0, 1.0, 1.0, 0.3, 0.7])
+    bins = np.array(
+        [0, 0, 0, 0, 1, 1, 1, 2, 0, 1, 1]
+    )  # three bins of numbers, missing, three categories, one of them alone
+    specs = [IntegerColumn(0, 6, missing=True), CategoryColumn(tuple("abc"))]
+    parts = Parts.of(bins, within, specs, 9)
+    place = np.concatenate([parts.of_cells[:8], parts.of_cells[8:] + parts.sizes[0]])
+    np.testing.assert_allclose(parts.chance[place] * parts.within, within, atol=1e-12)
+    np.testing.assert_allclose(np.bincount(place, parts.within), 1.0)  # also in parts without rows
+    np.testing.assert_allclose(np.bincount(parts.parent, parts.chance), 1.0)
+    assert parts.parent[place].tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 3, 4, 4]
+    assert parts.sizes[1] == 2  # categories are not divided
+    missing = parts.parent == 2
+    assert missing.sum() == 1
+    assert (parts.steps[:, 2] == missing).all()  # nothing is drawn along a line to missing
+    codes = np.tile(np.arange(5, dtype=np.int32)[None, :], (2000, 1))
+    drawn = parts.codes(codes, np.random.default_rng(0))
+    np.testing.assert_array_equal(parts.parent[drawn], codes)
+    shares = np.bincount(drawn[:, 0], minlength=len(parts.parent))[: (parts.parent == 0).sum()] / 2000
+    np.testing.assert_allclose(shares, parts.chance[parts.parent == 0], atol=0.05)
+
+
+def test_rows_that_are_drawn_in_parts_are_nearer_to_the_table_in_finer_bins_than_in_wide_ones():
+    joint, bins, within, model, specs = two_columns_in_bins()
+    chains = model.fit(4000, np.random.default_rng(0))
+    away = {}
+    for most in (1, 20):
+        parts = Parts.of(bins, within, specs, most)
+        fine = parts.model(model)
+        codes = fine.draw(parts.codes(chains, np.random.default_rng(1)), 4000, np.random.default_rng(2), {})
+        cells = np.column_stack(
+            [
+                cells_of(
+                    codes[:, place] - fine.edges[place],
+                    parts.of_cells[40 * place : 40 * place + 40],
+                    parts.within[40 * place : 40 * place + 40],
+                    fine.tilts(codes, place),
+                    np.random.default_rng(3),
+                    even=True,
+                )
+                for place in (0, 1)
+            ]
+        )
+        counts = np.zeros((20, 20))
+        np.add.at(counts, (cells[:, 0] // 2, cells[:, 1] // 2), 1 / 4000)
+        truth = np.add.reduceat(np.add.reduceat(joint, np.arange(0, 40, 2), axis=0), np.arange(0, 40, 2), axis=1)
+        away[most] = 0.5 * np.abs(counts - truth).sum()
+    assert away[20] < 0.6 * away[1]
+
+
+def test_a_wide_table_or_one_of_few_rows_is_divided_into_fewer_parts():
+    assert parts_for(1e6, 10) > parts_for(200, 10) > parts_for(1, 10) == 1
+    assert 200 * parts_for(1e6, 200) <= 2000
 
 
 def test_cells_have_their_distribution_within_a_bin_however_the_rows_lean():

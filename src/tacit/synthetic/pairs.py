@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.channel import Bound, Outcome, Program, Split, Sum
 from tacit.data.schema import ColumnSpec
-from tacit.synthetic.bins import cells_within_bins, merge_cells
+from tacit.synthetic.bins import merge_cells
 from tacit.synthetic.classes import tables_of_classes
 from tacit.synthetic.measured_tables import (
     MIXED_HUB,
@@ -32,6 +32,7 @@ from tacit.synthetic.measured_tables import (
 from tacit.synthetic.pairwise import triple_counts
 from tacit.synthetic.shrinkage import centred, shrunk, shrunk_matrix
 from tacit.synthetic.triples import Triples, blocks_of, coarse_bins, hubs_of, in_blocks, no_triples
+from tacit.synthetic.within import cells_within_bins
 
 CELLS, PAIRS = 0.25, 0.75
 """How the sums divide the budget; triples take their part from the pairs. Chosen on the test rows of Adult, between 0.08 and 0.4
@@ -98,7 +99,7 @@ def table_program(
     if width == 1:
         bins = [merge_cells(parts[0], specs[0], noise)]
         one = to_simplex(np.bincount(bins[0], parts[0]) / count)
-        public = _public(count, bins, parts, specs, noise, one, np.zeros((len(one), len(one))))
+        public = _public(count, bins, parts, specs, noise, [one], np.zeros((len(one), len(one))))
         return Outcome(public=public | no_triples(len(one)))
     third_weight = max(split.total - CELLS - split["pairs"].weight, 1e-300)
     # the channel sizes noise by bound / sqrt(weight of the step): known in advance from the first sum, which had the same plan
@@ -155,7 +156,7 @@ def table_program(
         rough[place], merged[place] = pooled(rough[place], merged[place], again, variance)
     margins = [pooled_margin(place, rough[place], merged[place], tables, spread) for place in range(width)]
     joint = joint_tables(tables, spread, margins)
-    return Outcome(public=_public(count, bins, parts, specs, noise, np.concatenate(margins), joint) | third)
+    return Outcome(public=_public(count, bins, parts, specs, noise, margins, joint) | third)
 
 
 def _public(
@@ -164,18 +165,18 @@ def _public(
     parts: Sequence[Matrix],
     specs: Sequence[ColumnSpec],
     noise: float,
-    margins: Matrix,
+    margins: Sequence[Matrix],
     joint: Matrix,
 ) -> dict[str, object]:
     within = [
-        cells_within_bins(part, spec.widths, column_bins, noise, ordered=spec.is_ordered)
-        for part, spec, column_bins in zip(parts, specs, bins, strict=True)
+        cells_within_bins(part, spec.widths, column_bins, margin, noise, ordered=spec.is_ordered)
+        for part, spec, column_bins, margin in zip(parts, specs, bins, margins, strict=True)
     ]
     return {
         "count": count,
         "bins": np.concatenate(bins),
         "within": np.concatenate(within),
-        "margins": margins,
+        "margins": np.concatenate(margins),
         "tables": joint,
     }
 

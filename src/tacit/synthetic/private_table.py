@@ -18,6 +18,7 @@ from tacit.errors import InvalidInputError, kind_of, listed, parameter, words
 from tacit.estimators.base import public, released
 from tacit.estimators.private import PrivateFit
 from tacit.privacy.noise.entropy import insecure_generator, secure_generator
+from tacit.synthetic.finer import Parts, parts_for
 from tacit.synthetic.pairs import table_program, table_split
 from tacit.synthetic.pairwise import PairwiseModel, chains_of
 from tacit.synthetic.rules import Rules, comparable
@@ -237,15 +238,17 @@ class PrivateTable(PrivateFit):
         check_is_fitted(self, "chains_")
         count = max(1, round(self.count_)) if n_rows is None else check_count(n_rows, "n_rows")
         generator = secure_generator() if random_state is None else insecure_generator(check_seed(random_state))
-        specs, model = self._specs(), self._pairwise()
+        specs = self._specs()
+        parts = Parts.of(self.bins_, self.within_, list(specs.values()), parts_for(self.count_, len(specs)))
+        model = parts.model(self._pairwise())
         held = self._held(given or {}, specs)
         starts = np.concatenate([[0], np.cumsum([spec.n_cells for spec in specs.values()])])
-        bins = [self.bins_[first:last] for first, last in itertools.pairwise(starts)]
+        bins = [parts.of_cells[first:last] for first, last in itertools.pairwise(starts)]
         fixed = {place: int(bins[place][cell] + model.edges[place]) for place, cell in held.items()}
-        codes = model.draw(np.ascontiguousarray(self.chains_), count, generator, fixed)
+        codes = model.draw(parts.codes(self.chains_, generator), count, generator, fixed)
         rules, drawn = Rules(specs, self.constraints_, self.bins_, self.within_), {}
         for place, (name, spec) in enumerate(specs.items()):
-            within = self.within_[starts[place] : starts[place + 1]]
+            within = parts.within[starts[place] : starts[place + 1]]
             local = codes[:, place] - model.edges[place]
             if place in held:
                 cells = np.full(count, held[place])
