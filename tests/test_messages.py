@@ -983,6 +983,7 @@ COMMANDS = {
     "fit recommend: text as a rating": lambda f: [_csv(f, "user,item,rating", *[f"{ID},{WORD},{LABEL}"] * 20)],
     "fit recommend: a rating as the first line": lambda f: [_csv(f, f"{ID},{WORD},4", "b,x,3"), "--epsilon", 1],
     "fit recommend: a first line of text": lambda f: [_csv(f, f"{ID},{WORD},{LABEL}", "b,x,3"), "--epsilon", 1],
+    "fit recommend: titles of ratings": lambda f: [_csv(f, "user,item,rating", f"{ID},{WORD},3"), "--titles", "name"],
     "fit recommend: a long line": lambda f: [_csv(f, "user,item,rating", "a,b,3", f"{ID},{WORD},3,{DATE}")],
     "fit recommend: empty cells": lambda f: [_csv(f, "user,item,rating", *[f"{ID},{WORD},"] * 9, "a,b,3")],
     "fit coupled: text as a value": lambda f: [_relation_file(f, f"a,x,{ID}", "b,x,2")],

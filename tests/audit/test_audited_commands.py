@@ -59,6 +59,21 @@ def test_features_of_items_are_those_of_the_fit(tmp_path):
     command = ["fit", "recommend", str(tmp_path / "ratings.csv"), "--catalogue", str(tmp_path / "items.csv")]
     assert audited_command([*command, "--epsilon", "1"]).estimator.features is None
     assert audited_command([*command, "--epsilon", "1", "--features", "kind"]).estimator.features.shape[0] == 6
+    with pytest.raises(InvalidInputError, match="--titles"):  # the fit of ratings refuses it
+        audited_command([*command, "--epsilon", "1", "--titles", "name"])
+
+
+def test_titles_of_items_are_those_of_the_fit(tmp_path):
+    made = make_ratings(40, 6, ratings_per_user=4, random_state=0)
+    polars.DataFrame({"user": made.users, "item": made.items}).write_csv(tmp_path / "clicks.csv")
+    names = ["Alien", "Aliens", "Casablanca", "Alien again", "Metropolis", "Metropolis restored"]
+    polars.DataFrame({"item": range(6), "kind": ["x", "y"] * 3, "name": names}).write_csv(tmp_path / "items.csv")
+    command = ["fit", "recommend", str(tmp_path / "clicks.csv"), "--catalogue", str(tmp_path / "items.csv")]
+    command += ["--implicit", "--epsilon", "1"]
+    np.testing.assert_array_equal(
+        audited_command([*command, "--titles", "name"]).estimator.features.T, [[1, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 1]]
+    )
+    assert audited_command([*command, "--titles", "name", "--features", "kind"]).estimator.features.shape == (6, 4)
 
 
 def test_a_table_without_a_column_is_audited_without_it(tmp_path):

@@ -9,7 +9,7 @@ from test_cli import invoke, tacit_command
 
 import tacit
 from tacit.cli.read import read_catalogue, read_ratings_file
-from tacit.data import make_ratings
+from tacit.data import item_features, make_ratings
 from tacit.errors import InvalidInputError
 from tacit.privacy import Ledger
 
@@ -255,6 +255,72 @@ def test_an_implicit_fit_without_privacy_with_weights(clicks, tmp_path):
     assert found.exit_code == 0, found.exception
     assert set(json.loads(found.output)["scores"]) == {"fitted", "the most popular items"}
     assert tacit.load(tmp_path / "out" / "model" / "recommender.tacit").weighting == "linear"
+
+
+@pytest.fixture(scope="module")
+def titled(tmp_path_factory):
+    """Films in pairs that share a word of their titles, and users who like both films of some pairs."""
+    folder = tmp_path_factory.mktemp("titles")
+    liked = np.random.default_rng(0).random((2000, 30)) < 0.15
+    both = np.random.default_rng(1).random((2000, 60)) < 0.85
+    users, items = np.nonzero(np.repeat(liked, 2, axis=1) & both)
+    polars.DataFrame({"user": users, "item": [f"film {item}" for item in items]}).write_csv(folder / "clicks.csv")
+    films = {
+        "item": [f"film {item}" for item in range(60)],
+        "genre": [f"kind {item % 3}" for item in range(60)],
+        "title": [f"series{item // 2} part{item:02}" for item in range(60)],
+        "year": [1950 + item for item in range(60)],
+    }
+    polars.DataFrame(films).write_csv(folder / "films.csv")
+    return folder
+
+
+def test_words_of_titles_by_the_command(titled, tmp_path):
+    """The features are those that Python makes of the same columns, and parts of a series are found together."""
+    common = ["fit", "recommend", titled / "clicks.csv", "--implicit", "--catalogue", titled / "films.csv", "--json"]
+    films = polars.read_csv(titled / "films.csv")
+    for place, (options, columns) in enumerate(
+        {("--titles", "title"): ["title"], ("--features", "genre", "--titles", "title"): ["genre", "title"]}.items()
+    ):
+        found = invoke(*common, "--epsilon", 2, *options, "--output", tmp_path / str(place))
+        assert found.exit_code == 0, found.exception
+        model = tacit.load(tmp_path / str(place) / "model" / "recommender.tacit")
+        expected = item_features({name: films[name].to_list() for name in columns}, titles=["title"])[0]
+        np.testing.assert_array_equal(model.features, expected)
+        assert (expected.sum(axis=0) == 2).sum() == 30
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--titles", "title"], "--titles together with --implicit"),
+        (["--implicit", "--titles", "title"], "--titles together with --implicit"),
+        (["--implicit", "--epsilon", "1", "--titles", "title"], "--titles together with --implicit"),
+        (["--epsilon", "1", "--catalogue", "films.csv", "--titles", "title"], "--titles together with --implicit"),
+        (["--implicit", "--epsilon", "1", "--catalogue", "films.csv", "--titles", "name"], "columns item, name in"),
+        (["--implicit", "--epsilon", "1", "--catalogue", "films.csv", "--titles", "year"], "text in --titles"),
+        (
+            [
+                "--implicit",
+                "--epsilon",
+                "1",
+                "--catalogue",
+                "films.csv",
+                "--features",
+                "genre,title",
+                "--titles",
+                "title",
+            ],
+            "in --features or in --titles",
+        ),
+    ],
+)
+def test_refused_titles(titled, tmp_path, options, message):
+    options = [str(titled / option) if option == "films.csv" else option for option in options]
+    found = invoke("fit", "recommend", titled / "clicks.csv", *options, "--output", tmp_path / "out")
+    assert isinstance(found.exception, InvalidInputError)
+    assert message in str(found.exception)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -212,8 +212,9 @@ def _recommend(options: Options) -> Audited:
     items = read_catalogue(Path(catalogue), columns, implicit=implicit)
     frame = read_ratings_file(Path(options["data"]), columns, items, implicit=implicit)
     settings = {"epsilon": options["epsilon"], "delta": options["delta"], "features": None}
-    if options["features"] is not None:
-        settings["features"] = read_item_features(Path(catalogue), columns, options["features"], implicit=implicit)
+    named, titles = options["features"], options["titles"] if implicit else None
+    if named is not None or titles is not None:
+        settings["features"] = read_item_features(Path(catalogue), columns, named, titles, implicit=implicit)
     if not implicit:
         model = PrivateRecommender(
             options["factors"],

@@ -48,6 +48,11 @@ def recommend(
     rating_range: str = typer.Option("1:5", help="Least and greatest possible rating (public), as in 1:5."),
     implicit: bool = typer.Option(False, "--implicit", help="Rows are clicks, plays or purchases, not ratings."),
     features: str | None = typer.Option(None, help="With --epsilon: columns of the catalogue with public features."),
+    titles: str | None = typer.Option(
+        None,
+        help="With --implicit and --epsilon: columns of the catalogue with public titles. Items that share a rare word, such as "
+        "the parts of a series, are expected to belong together.",
+    ),
     non_negative: bool = typer.Option(
         False, "--non-negative", help="Factors of ratings that are not negative and can be read, one by one."
     ),
@@ -99,12 +104,7 @@ def recommend(
             "Leave --non-negative out, or the other.",
         )
     private = epsilon is not None or epsilon_column is not None
-    if features is not None and (not private or catalogue is None):
-        raise InvalidInputError(
-            "--features together with --catalogue and --epsilon",
-            words("without one of them"),
-            "The features of items are columns of the catalogue's table, and help a private fit.",
-        )
+    _check_described(features, titles, private=private, lists=implicit and epsilon is not None, catalogue=catalogue)
     if parts.wanted:
         if frontier:
             raise partitions.whole_data_only("--frontier")
@@ -117,8 +117,8 @@ def recommend(
         items = read_catalogue(catalogue, columns, implicit=implicit)
         settings: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "catalogue": items.to_list()}
         settings |= parts.spending(ledger, dataset, private=True)
-        if features is not None:
-            settings["features"] = read_item_features(catalogue, columns, features, implicit=implicit)
+        if features is not None or titles is not None:
+            settings["features"] = read_item_features(catalogue, columns, features, titles, implicit=implicit)
         model: Estimator
         if implicit:
             model = PrivateImplicitRecommender(weighting=weighting, **settings)
@@ -154,8 +154,8 @@ def recommend(
             | ({} if catalogue is None else {"catalogue": str(catalogue.resolve())}),
             "progress": advance,
         }
-        if features is not None and catalogue is not None:
-            common["features"] = read_item_features(catalogue, columns, features, implicit=implicit)
+        if catalogue is not None and (features is not None or titles is not None):
+            common["features"] = read_item_features(catalogue, columns, features, titles, implicit=implicit)
         result: FitResult
         if implicit:
             result = compare_implicit(frame, weighting=weighting, k=length, **common)
@@ -169,3 +169,21 @@ def recommend(
         result.write(output)
         write_histories(frame, output)
     return show_fit(result, output, as_json=as_json)
+
+
+def _check_described(
+    features: str | None, titles: str | None, *, private: bool, lists: bool, catalogue: Path | None
+) -> None:
+    """Refuse public columns of items where no fit uses them; `private` is any private fit, `lists` one of interactions."""
+    if features is not None and (not private or catalogue is None):
+        raise InvalidInputError(
+            "--features together with --catalogue and --epsilon",
+            words("without one of them"),
+            "The features of items are columns of the catalogue's table, and help a private fit.",
+        )
+    if titles is not None and (not lists or catalogue is None):
+        raise InvalidInputError(
+            "--titles together with --implicit, --catalogue and --epsilon",
+            words("without one of them"),
+            "Titles of items are columns of the catalogue's table, and help private lists from interactions.",
+        )

@@ -371,12 +371,25 @@ def read_history(folder: Path, user: str) -> pl.DataFrame | None:
     return polars.scan_parquet(path).filter(polars.col("user") == user).collect()
 
 
-def read_item_features(path: Path, columns: str, names: str, *, implicit: bool = False) -> NDArray[np.float64]:
-    """Return the features of the catalogue's items that the columns `names` of its table give, in the catalogue's order."""
+def read_item_features(
+    path: Path, columns: str, names: str | None, titles: str | None = None, *, implicit: bool = False
+) -> NDArray[np.float64]:
+    """Return the features of the catalogue's items that columns of its table give, in the catalogue's order.
+
+    `names` are columns of lists of words or of numbers, `titles` columns of titles, separated by commas.
+    """
     from tacit.data import item_features
     from tacit.data.files import read_frame
 
-    wanted = [name.strip() for name in names.split(",")]
+    listed, titled = ([] if given is None else [name.strip() for name in given.split(",")] for given in (names, titles))
+    both = sorted(set(listed) & set(titled))
+    if both:
+        raise InvalidInputError(
+            "each column of the catalogue in --features or in --titles",
+            words(f"{', '.join(both)} in both"),
+            "Name columns of titles in --titles alone.",
+        )
+    wanted = [*listed, *titled]
     frame = None if path.suffix.lower() == ".txt" else read_frame(path)
     item = column_names(columns, implicit=implicit)[1]
     if frame is not None:
@@ -385,10 +398,16 @@ def read_item_features(path: Path, columns: str, names: str, *, implicit: bool =
         raise InvalidInputError(
             f"a table with the columns {', '.join([item, *wanted])} in {path.name}",
             words("none"),
-            "Name the columns of the catalogue's table that hold public features with --features.",
+            "Name the columns of the catalogue's table that hold public features with --features, and those that hold titles "
+            "with --titles.",
+        )
+    numbers = [name for name in titled if frame[name].dtype.is_numeric()]
+    if numbers:
+        raise InvalidInputError(
+            "columns of text in --titles", words(f"numbers in {', '.join(numbers)}"), "Name them in --features."
         )
     first = frame.drop_nulls(item).unique(item, keep="first", maintain_order=True)
-    return item_features({name: first[name].to_list() for name in wanted})[0]
+    return item_features({name: first[name].to_list() for name in wanted}, titles=titled)[0]
 
 
 def read_item_names(path: Path, columns: str, shown: str, *, implicit: bool = False) -> dict[str, str]:

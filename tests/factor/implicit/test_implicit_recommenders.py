@@ -15,6 +15,7 @@ from tacit import ImplicitRecommender, PrivateImplicitRecommender
 from tacit.channel import Clear, Noisy, Plan, run, run_together
 from tacit.data import make_ratings
 from tacit.errors import InvalidInputError
+from tacit.factor.implicit import item_model
 from tacit.factor.implicit.co_occurrence import ChosenItems, second_moment
 from tacit.factor.implicit.interactions import read_interactions
 from tacit.factor.implicit.item_model import (
@@ -26,6 +27,7 @@ from tacit.factor.implicit.item_model import (
     shared_with_like_items,
     significant_pairs,
 )
+from tacit.factor.implicit.multiplied_tastes import multiplied_tastes
 from tacit.factor.implicit.program import SPLIT, choose_items, implicit_program, unit_rows
 from tacit.factor.noisy_moments.known_directions import denoised_loadings, public_directions
 from tacit.factor.noisy_moments.symmetric import unpack
@@ -198,6 +200,62 @@ def test_pairs_that_share_a_word_are_expected_to_belong_together_and_nothing_is_
     found = expected_pairs(planted + noise, np.ones(count), size)
     assert np.linalg.norm(found - planted) < 0.5 * np.linalg.norm(planted)  # with nothing found 1, with the noise 1.1
     np.testing.assert_allclose(expected_pairs(planted, np.zeros(count), size), planted)
+
+
+def planted_tastes(kept, tastes=3, size=60):
+    """Return chosen items, a moment whose entries off its diagonal are exponentials of tastes, and what shortens it."""
+    generator = np.random.default_rng(9)
+    levels, loadings = generator.uniform(0.5, 1.5, size), generator.normal(size=(size, tastes))
+    moment = np.exp(levels[:, None] + levels + loadings @ loadings.T * 0.75 / tastes)
+    moment[np.diag_indices(size)] *= 4.0  # what each item has alone
+    direction = np.exp(levels) / np.linalg.norm(np.exp(levels))
+    shortening = np.eye(size) - (1 - kept) * np.outer(direction, direction)
+    return ChosenItems(np.arange(size), direction, kept), moment, shortening
+
+
+def symmetric_noise(size, seed):
+    noise = np.triu(np.random.default_rng(seed).normal(size=(size, size)), 1)
+    return noise + noise.T
+
+
+def off_diagonal(moment):
+    return moment - np.diag(np.diag(moment))
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.3])
+def test_tastes_that_multiply_are_found_and_nothing_is_found_in_noise(kept):
+    chosen, moment, shortening = planted_tastes(kept)
+    noise, start = 3.0 * symmetric_noise(60, 10), moment + 3.0 * symmetric_noise(60, 11)
+    spread = np.full((60, 60), 3.0)
+    found = multiplied_tastes(shortening @ moment @ shortening + noise, spread, 1e6, chosen, start)
+    np.testing.assert_array_equal(np.diag(found), 0.0)
+    np.testing.assert_allclose(found, found.T)
+    assert (found + np.eye(60) > 0).all()
+    away = shortening @ off_diagonal(found - moment) @ shortening
+    assert np.linalg.norm(away) < 0.75 * np.linalg.norm(noise)
+    popularity = 480 * np.outer(chosen.direction, chosen.direction)
+    released = shortening @ popularity @ shortening + noise
+    away = multiplied_tastes(released, spread, 1e6, chosen, popularity + noise) - off_diagonal(popularity)
+    assert np.linalg.norm(shortening @ away @ shortening) < 0.75 * np.linalg.norm(noise)
+    # without noise to speak of the model is exact; L-BFGS stops before
+    exact = multiplied_tastes(shortening @ moment @ shortening, spread / 300, 1e6, chosen, moment)
+    assert np.linalg.norm(off_diagonal(exact - moment)) < 0.02 * np.linalg.norm(off_diagonal(moment))
+
+
+@pytest.mark.parametrize("least", [1, 60])
+def test_a_part_of_the_estimate_are_tastes_that_multiply(monkeypatch, least):
+    """If there are enough tastes: then the errors of both kinds of tastes partly cancel."""
+    chosen, moment, shortening = planted_tastes(0.3)
+    noisy = shortening @ moment @ shortening + 3.0 * symmetric_noise(60, 12)
+    users, errors = float(np.trace(moment)), []
+    popularity = chosen.direction * users / chosen.direction.sum()
+    monkeypatch.setattr(item_model, "LEAST_TASTES", least)
+    for part in (0.0, item_model.MULTIPLIED):
+        monkeypatch.setattr(item_model, "MULTIPLIED", part)
+        found = estimated_moment(noisy, 3.0 * 2**0.5, users, chosen, popularity, None)
+        errors.append(np.linalg.norm(shortening @ off_diagonal(found - moment) @ shortening))
+        assert np.linalg.eigvalsh(found).min() > 0
+    assert errors[1] < 0.99 * errors[0] if least == 1 else errors[1] == errors[0]
 
 
 def test_features_of_few_items_are_narrow_and_in_a_small_catalogue_none_is():
