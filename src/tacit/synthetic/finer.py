@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.schema import ColumnSpec
+from tacit.errors import Undisclosed
 from tacit.synthetic.pairwise import LARGEST_COUPLING, Codes, PairwiseModel
 
 PARTS, ROWS = 40, 2.0
@@ -35,8 +36,8 @@ ROUNDS = 5
 Matrix = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Parts:
+@dataclass(frozen=True, repr=False)
+class Parts(Undisclosed):
     """The parts of all bins of all columns, in order.
 
     Parameters
