@@ -1,4 +1,4 @@
-"""Synthetic tables with a guarantee, ours beside MST and AIM of dpmm (McKenna et al., 2021 and 2022), delta 1e-6.
+"""Synthetic tables with a guarantee, ours beside MST and AIM (McKenna et al., 2021 and 2022) of dpmm and OpenDP, delta 1e-6.
 
     adult     Adult, no label named and with one: pair tables, classifiers for income and for sex, women among husbands
     tables    seven tables, no label named and with one: pair tables, and classifiers against those trained on the real rows
@@ -7,7 +7,8 @@
 Pair tables are compared in fixed bins, by the mean total variation over all pairs. The peers get these bins for nothing; ours
 get the schema only, and, in one row of `tables`, these bins too. Seconds are those of one core. Classifiers are trained on
 synthetic rows and tested on real ones that were not in the fit. The peers run with their own settings where TACIT_DPMM_PYTHON
-names an interpreter that has dpmm; otherwise they are left out. A line says so, and also where a peer took too long.
+names an interpreter that has dpmm, and TACIT_OPENDP_PYTHON one that has "opendp[mbi]"; otherwise they are left out. A line says
+so, and also where a peer took too long.
 """
 
 from __future__ import annotations
@@ -42,7 +43,14 @@ MOST_DECIMALS = 4
 MOST_SECONDS = 2400
 """A fit of a peer that takes more seconds of one core is stopped, and a line says so."""
 PEER_ROUNDS = "own"
-"""Steps of a peer's inference: its own number, or fewer, given as text; see `peer_dpmm.py`."""
+"""Steps of a peer's inference: its own number, or fewer, given as text; see `peer_dpmm.py` and `peer_opendp.py`."""
+PEERS = {
+    "mst": ("TACIT_DPMM_PYTHON", "peer_dpmm.py", "mst"),
+    "aim": ("TACIT_DPMM_PYTHON", "peer_dpmm.py", "aim"),
+    "opendp mst": ("TACIT_OPENDP_PYTHON", "peer_opendp.py", "mst"),
+    "opendp aim": ("TACIT_OPENDP_PYTHON", "peer_opendp.py", "aim"),
+}
+"""The variable that names the interpreter of each peer, the script that it runs, and its method there."""
 ADULT_EDGES = {
     "age": np.r_[17:91:4, 91.0],
     "education_num": np.arange(1, 18) - 0.5,
@@ -210,24 +218,26 @@ def peer(
     method: str, split: Split, epsilon: float, seed: int, rounds: str = PEER_ROUNDS
 ) -> tuple[np.ndarray, float] | None:
     """Return the fixed bins of a peer's synthetic rows, and its seconds; None, with a line, where there are none."""
-    python = os.environ.get("TACIT_DPMM_PYTHON")
+    variable, name, its_method = PEERS[method]
+    python = os.environ.get(variable)
     if not python:
-        print(f"   {method}: left out; TACIT_DPMM_PYTHON names no interpreter with dpmm")
+        print(f"   {method}: left out; {variable} names no interpreter for {name}")
         return None
     codes = split.codes(split.train)
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "in.csv", Path(folder) / "out.csv"
         header = ",".join(f"{size}_{place}" for place, size in enumerate(split.sizes))
         np.savetxt(source, codes, delimiter=",", fmt="%d", header=header, comments="")
-        script = Path(__file__).with_name("peer_dpmm.py")
-        command = [python, str(script), method, str(source), str(target), str(epsilon), str(DELTA), str(seed), rounds]
+        script = [python, str(Path(__file__).with_name(name)), its_method]
+        command = [*script, str(source), str(target), str(epsilon), str(DELTA), str(seed), rounds]
         done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=_limit_seconds)
+        last = (done.stderr.strip().splitlines() or [""])[-1]
         if done.returncode == -signal.SIGXCPU:
-            print(f"   {method}, steps: {rounds}: did not end within {MOST_SECONDS} s of one core", flush=True)
+            where = f"; at the end: {last[:150]}" if last else ""
+            print(f"   {method}, steps: {rounds}: did not end within {MOST_SECONDS} s of one core{where}", flush=True)
             return None
         if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            print(f"   {method}, steps: {rounds}: failed: {last[:150]}", flush=True)
+            print(f"   {method}, steps: {rounds}: failed: {last[:150] or 'no message'}", flush=True)
             return None
         return np.loadtxt(target, delimiter=",", skiprows=1).astype(int), float(done.stdout.split()[-1])
 
@@ -245,7 +255,7 @@ def warm(split: Split) -> None:
 def adult(
     epsilons: Sequence[float] = (1.0, 3.0),
     draws: int = 3,
-    peers: Sequence[str] = ("mst", "aim"),
+    peers: Sequence[str] = tuple(PEERS),
     labels: Sequence[str | None] = (None, "income"),
 ) -> None:
     split = read("adult")
@@ -295,7 +305,7 @@ def tables(
     names: Sequence[str] = TABLES,
     epsilons: Sequence[float] = (1.0, 3.0),
     draws: int = 1,
-    peers: Sequence[str] = ("mst", "aim"),
+    peers: Sequence[str] = tuple(PEERS),
 ) -> None:
     kinds = ("boosting", "logistic", "tree")
     for name in names:

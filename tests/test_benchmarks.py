@@ -11,7 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
+
+from tacit.data import CategoryColumn, TableSchema
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -73,6 +76,49 @@ def test_what_a_part_imports_when_it_runs_exists(script):
             for name in node.names:
                 submodule = f"{node.module}.{name.name}"
                 assert hasattr(module, name.name) or importlib.util.find_spec(submodule), submodule
+
+
+PEER_STUB = """
+import pathlib, sys
+script, method, source, target, epsilon, delta, seed, rounds = sys.argv[1:]
+lines = pathlib.Path(source).read_text().splitlines()
+pathlib.Path(target).write_text("\\n".join(["a,b", *reversed(lines[1:])]))
+print(pathlib.Path(script).name, method, lines[0], epsilon, delta, file=sys.stderr, flush=True)
+while rounds == "for ever":
+    pass
+if rounds == "few":
+    raise SystemExit(1)
+print(1.5)
+"""
+
+
+@pytest.mark.parametrize("method", ["mst", "aim", "opendp mst", "opendp aim"])
+def test_a_peer_runs_its_own_script_under_its_own_interpreter(benchmark, monkeypatch, tmp_path, capsys, method):
+    """The stub stands for an interpreter: it gets the table of fixed bins, and its rows, seconds and failures come back."""
+    module = benchmark("bench_synthetic")
+    variable, script, its_method = module.PEERS[method]
+    assert (FOLDER / script).exists()
+    schema = TableSchema({"a": CategoryColumn(("x", "y")), "b": CategoryColumn((0, 1, 2))})
+    frame = pl.DataFrame({"a": ["x", "y", "y"], "b": [2, 0, 1]})
+    split = module.Split(frame, frame, schema, {}, ("a",))
+    for name in {value[0] for value in module.PEERS.values()}:
+        monkeypatch.delenv(name, raising=False)
+    assert module.peer(method, split, 3.0, 0) is None
+    assert f"{method}: left out; {variable}" in capsys.readouterr().out
+    stub, interpreter = tmp_path / "stub.py", tmp_path / "interpreter"
+    stub.write_text(PEER_STUB, encoding="utf-8")
+    interpreter.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{stub}" "$@"\n', encoding="utf-8")
+    interpreter.chmod(0o700)
+    monkeypatch.setenv(variable, str(interpreter))
+    codes, seconds = module.peer(method, split, 3.0, 0)
+    assert codes.tolist() == [[1, 1], [1, 0], [0, 2]]
+    assert seconds == 1.5
+    assert module.peer(method, split, 3.0, 0, "few") is None
+    told = f"{script} {its_method} 2_0,3_1 3.0 1e-06"
+    assert f"failed: {told}" in capsys.readouterr().out
+    monkeypatch.setattr(module, "MOST_SECONDS", 1)
+    assert module.peer(method, split, 3.0, 0, "for ever") is None
+    assert f"did not end within 1 s of one core; at the end: {told}" in capsys.readouterr().out
 
 
 def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
