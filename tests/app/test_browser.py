@@ -39,7 +39,7 @@ from tacit.privacy import Ledger  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(
-        CHROMIUM is None, reason="there is no chromium: apt-get install chromium, or set TACIT_CHROMIUM"
+        CHROMIUM is None, reason="there is no chromium: apt-get install chromium-headless-shell, or set TACIT_CHROMIUM"
     ),
     pytest.mark.slow,
 ]
