@@ -126,7 +126,7 @@ def test_the_published_start_is_recognised_by_what_is_released():
     """The NNDSVD of the private rows, without noise: a row that is not clipped determines the dictionary."""
     subject = subject_of(PrivateNMF(2, method="published", rounds=2, epsilon=1.0), IMAGES)
     pair = candidate_pairs(subject.estimator, subject.data)[0]
-    found = many_runs(subject, pair, runs=240)
+    found = many_runs(subject, pair, runs=960)
     assert found.figures["area under the ROC curve"] > 0.95
     assert found.epsilon > 1.0
     assert "published algorithm" in found.violation
